@@ -18,11 +18,14 @@ from shared.wire.nccl_calls import LoggedCommunicator
 
 _MARK = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_RANK = re.compile(r"[0-9]{1,7}")
 _NUMBERS = {
-    **dict.fromkeys(("sequence", "numel_in", "numel_out", "group_rank", "rank", "other_rank"), _NUMBER),
-    **dict.fromkeys(("waiter", "speaker", "joined", "expected", "not_joined", "unfinished", "group_id"), _NUMBER),
-    **dict.fromkeys(("elapsed_ms", "timeout_ms", "failed_rank", "ended_rank", "local_rank"), _NUMBER),
+    **dict.fromkeys(("sequence", "numel_in", "numel_out", "joined", "expected", "not_joined", "unfinished"), _NUMBER),
+    **dict.fromkeys(("group_id", "elapsed_ms", "timeout_ms", "waited_ms", "received_bytes", "expected_bytes"), _NUMBER),
+    **dict.fromkeys(("rank", "other_rank", "group_rank", "local_rank", "waiter", "speaker", "near", "differs"), _RANK),
+    **dict.fromkeys(("failed_rank", "ended_rank"), _RANK),
     **dict.fromkeys(("enqueued", "completed"), _MARK),
+    "awaited": _NUMBER,
 }
 """Fields that are read as numbers. A snapshot may have been written by anybody."""
 

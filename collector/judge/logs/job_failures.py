@@ -2,8 +2,8 @@
 
 1. What a process or a node does not survive speaks for itself: a signal, memory run out, a node that Slurm or Ray lost.
    Neither an abort counts, with which a watchdog ends a victim, nor a termination, with which a launcher ends the rest.
-2. Whatever else fails is a fault only where others waited or lost it. Who was the first to end, by mpirun's account, is
-   told where nothing else is, and not blamed for it.
+2. Whatever else fails is a fault only where others waited or lost it. Who was the first to end, by mpirun's account, or
+   to answer JAX's coordinator no more, is told where nothing else is, and not blamed for it.
 3. A launcher that ends the rest kills who does not end in time: in torchelastic's table such a death is told some
    while after the first one.
    Where there is such a table, what srun or mpirun starts are launchers: how they end says nothing of a rank.
@@ -33,7 +33,9 @@ _NAMES = frozenset({"pid", "ended_rank", "host", "worker", "spawned", "loader"})
 _TABLE_LINES = 5
 _SHELLS_OFFSET = 128
 """What a shell, and MPICH, adds to a signal in an exit status."""
+_DIGITS = 4
 _MOST_HOSTS = 6
+_LEAVING = frozenset({"first_to_end", "jax_task", "hangup"})
 # CUDA error: uncorrectable ECC error encountered        the device itself fails, and nobody else's
 # Device[1] lost heartbeat        /dev/accel0 tpu1:pe1:0] !!!! FATAL ERROR
 _DEVICE_FAILS = re.compile(
@@ -71,13 +73,20 @@ def opinions_by_failures(statements: Statements, observations: Observations, aft
 
 def _telling(first: Said, ended: list[Said]) -> Said:
     """Return the line that names whose end it is, where another gives the same reason and does not."""
+    of_mpirun = (said for said in ended if _tells_rank_of(first[1], said[1]))
     if _NAMES & first[1].fields.keys():
-        return first
+        return next(of_mpirun, first)
     if first[0] is None and _device_fails(first[1]):
         return next((said for said in ended if said[0] is not None and _device_fails(said[1])), first)
     why = cause_of_failure(first[1])
     alike = (said for said in ended if _NAMES & said[1].fields.keys() and cause_of_failure(said[1]) is why)
     return next(alike, first)
+
+
+def _tells_rank_of(event: LogEvent, other: LogEvent) -> bool:
+    """Does mpirun name the rank of the process of which another line tells?"""
+    name, told = event.fields, other.fields
+    return "pid" in name and (name["pid"], name.get("died_on")) == (told.get("ended_pid"), told.get("died_on"))
 
 
 def is_missed(statements: Statements) -> bool:
@@ -96,7 +105,7 @@ def _is_lost_node(event: LogEvent) -> bool:
 def _is_leaving(event: LogEvent) -> bool:
     """2. Does a launcher say who was first to end, as many a victim is? Or did a terminal end the launcher itself?"""
     hung_up = event.fields.get("signal") == "1" and "death signal" in event.text
-    return hung_up or bool(event.fields.keys() & {"first_to_end", "hangup"})
+    return event.kind is EventKind.SIGNAL and (hung_up or bool(event.fields.keys() & _LEAVING))
 
 
 def _device_fails(event: LogEvent) -> bool:
@@ -153,7 +162,7 @@ def _aborted(events: Iterable[LogEvent]) -> set[int]:
     """Open MPI's headings above a signal that is a consequence, by identity."""
     events = list(events)
     pids = {event.fields.get("pid") for event in events if event.fields.get("signal") in _CONSEQUENCES}
-    return {id(event) for event in events if "handled" in event.fields and event.fields["pid"] in pids}
+    return {id(event) for event in events if "handled" in event.fields and event.fields.get("pid") in pids}
 
 
 def _opinion(rank: int | None, event: LogEvent, told: list[Said], statements: Statements) -> Opinion:
@@ -226,9 +235,12 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
     if named:
         return ranks_in_words(named) + on
     if _is_leaving(event):
-        if "horovodrun" in fields:
-            return f"local rank {fields['first_to_end']} of horovodrun's job on {fields['horovodrun']}"
-        return f"rank {fields['first_to_end']} of mpirun's job{on}" if "first_to_end" in fields else "torchrun"
+        if "jax_task" in fields:
+            return f"task {fields['jax_task']} of JAX's job"
+        if "first_to_end" not in fields:
+            return "torchrun"
+        run = f"horovodrun's job on {fields['horovodrun']}" if "horovodrun" in fields else f"mpirun's job{on}"
+        return f"{'local ' if 'horovodrun' in fields else ''}rank {fields['first_to_end']} of {run}"
     if _is_lost_node(event):
         hosts = sorted({each.fields["host"] for _, each in told if _is_lost_node(each)})
         return f"node{'' if len(hosts) == 1 else 's'} {', '.join(hosts[:_MOST_HOSTS])}"
@@ -254,16 +266,14 @@ def _what(event: LogEvent) -> str:
     fields = event.fields
     if _is_lost_node(event):
         return _how_lost(fields)
+    if _is_leaving(event):
+        return _how_left(fields)
     if event.kind is EventKind.OUT_OF_MEMORY:
         return f"of Slurm step {fields['step']} was OOM-killed" if "step" in fields else "ran out of memory"
     if "spawned" in fields:
         return f"was ended by {fields.get('ended_by', 'a signal')}"
     if "loader" in fields:
         return f"ended: {fields.get('loader_end', 'it exited unexpectedly')}"
-    if "first_to_end" in fields:
-        return f"was the first to end: {fields.get('left') or 'with status ' + fields.get('status', 'unknown')}"
-    if _is_leaving(event):
-        return "got SIGHUP, as when the terminal it was started from closes, and ended its ranks"
     if "shell" in fields:
         return f"ended, by the account of its shell: {fields['shell']}"
     if "handled" in fields:
@@ -278,7 +288,7 @@ def _what(event: LogEvent) -> str:
 
 
 def _less_offset(signal: str) -> str:
-    number = int(signal) if signal.isdecimal() else 0
+    number = int(signal) if signal.isdecimal() and len(signal) < _DIGITS else 0
     return str(number - _SHELLS_OFFSET) if number > _SHELLS_OFFSET else signal
 
 
@@ -286,3 +296,11 @@ def _how_lost(fields: dict[str, str]) -> str:
     if "launcher" in fields:
         return "was lost, by mpirun's account"
     return "stopped answering, by Ray's account" if "ray" in fields else "failed, by Slurm's account"
+
+
+def _how_left(fields: dict[str, str]) -> str:
+    if "jax_task" in fields:
+        return "no longer answered its coordinator"
+    if "first_to_end" in fields:
+        return f"was the first to end: {fields.get('left') or 'with status ' + fields.get('status', 'unknown')}"
+    return "got SIGHUP, as when the terminal it was started from closes, and ended its ranks"

@@ -33,12 +33,14 @@ _OWN_LOG = {
     "xla_seconds": "the stacks of the process's threads tell which one did not come, and where it is",
 }
 """By the field that a library's lines have, where to look."""
+_OF_MODELS = frozenset({"built_by", "params", "unlike"})
 
 
 def opinions_by_sizes(statements: Statements) -> list[Opinion]:
     """Return what lines about sizes show; they never name anybody."""
     lines = list(statements.of_kind(EventKind.COLLECTIVE_MISMATCH))
     models, sent, near = (with_field(lines, name) for name in ("unlike_params", "remote_bytes", "near"))
+    models = [said for said in models if said[1].fields.keys() >= _OF_MODELS]
     return [
         *([_of_models(models, statements)] if models else []),
         *([_of_sizes(sent)] if sent else []),
@@ -110,7 +112,7 @@ def _of_records(lines: list[Said]) -> list[Opinion]:
     if not lines:
         return []
     fields = lines[0][1].fields
-    what = _RECORDED.get(fields["error"], "type")
+    what = _RECORDED.get(fields.get("error", ""), "type")
     said = (
         f"the ranks' operations differ in {what}, according to torchfrtrace: that of rank {fields['differs']} is not "
         "that of the rank it is compared with"

@@ -136,11 +136,13 @@ def _unmet(lines: list[Said]) -> Opinion | None:
         why = {
             "Timeout": "the rendezvous failed, too few nodes came in time",
             "Closed": "the rendezvous failed, it was closed already when a node came",
-            "No quorum": "too few replica groups came for torchft's quorum, {replicas} of {quorum}",
+            "No quorum": "too few replica groups came for torchft's quorum",
+            "Wait_for_all_tasks_to_register": "not all tasks registered with JAX's coordinator in time",
             "didn't finish loading": "other ranks had not loaded the model in time",
         }
         fields = met[-1][1].fields
-        said = f"the job did not start: {why[fields['unmet']].format_map(fields)}"
+        of = f", {fields.get('replicas', 'few')} of {fields['quorum']}" if "quorum" in fields else ""
+        said = f"the job did not start: {why.get(fields['unmet'], 'the rendezvous failed')}{of}"
     kind = Kind.STARTUP_INCOMPLETE if met else Kind.RANK_UNREACHABLE
     return unnamed(Witness.STORE, kind, met or told, said, _UNTOLD, victims=(), cause=Cause.RENDEZVOUS)
 

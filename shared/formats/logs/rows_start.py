@@ -173,7 +173,7 @@ STARTS = (
     row(
         EventKind.RENDEZVOUS,
         "cclCommInitRootInfo",
-        r"[hH](?P<unstarted>cclCommInitRootInfo)\w{0,10}(?: fail|\([^\n]{1,200}\), error code is \d)",
+        r"(?:HCCL function error: [hH]|[hH](?=cclCommInitRootInfo\w{0,10} fail))(?P<unstarted>cclCommInitRootInfo)",
     ),
     # EJ0001: 2026-11-21-09:10:11.123.456 Failed to initialize the HCCP process. Reason: Maybe the last training …
     row(EventKind.RENDEZVOUS, "the HCCP process", r"Failed to initialize the (?P<unstarted>HCCP process)"),
@@ -182,6 +182,12 @@ STARTS = (
         EventKind.RENDEZVOUS,
         "CoordinationService/RegisterTask",
         r"while calling /tensorflow\.CoordinationService/(?P<unstarted>RegisterTask)",
+    ),
+    # DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register::0. This usually happens because …
+    row(
+        EventKind.RENDEZVOUS,
+        "Wait_for_all_tasks_to_register",
+        r"Barrier timed out\. (?:Barrier_id|Id): \S{0,20}(?P<unmet>Wait_for_all_tasks_to_register)",
     ),
     # XlaRuntimeError: UNKNOWN: TPU initialization failed: open(/dev/accel3): Operation not permitted: …
     row(EventKind.RENDEZVOUS, "TPU initialization failed", r"(?P<unstarted>TPU initialization failed): "),

@@ -132,8 +132,9 @@ ENDINGS = (
     row(
         EventKind.SIGNAL,
         " noticed that process rank ",
-        r"\b(?:mpirun|mpiexec|orterun|prterun) noticed that process rank (?P<ended_rank>\d{1,7}) with PID \S{1,20} "
-        r"on node (?P<died_on>[\w.:-]{1,255}) exited on\s{1,4}signal (?P<signal>\d{1,3})\b",
+        r"\b(?:mpirun|mpiexec|orterun|prterun) noticed that process rank (?P<ended_rank>\d{1,7}) "
+        r"with PID (?P<ended_pid>\S{1,20}) on node (?P<died_on>[\w.:-]{1,255}) "
+        r"exited on\s{1,4}signal (?P<signal>\d{1,3})\b",
     ),
     # [node7:4242] *** Process received signal ***                                          Open MPI, of its own process
     # [node7:4242] Signal: Segmentation fault (11)
@@ -148,10 +149,11 @@ ENDINGS = (
         r"^\[(?P<died_on>[\w.-]{1,255}):(?P<pid>\d{1,10})\] Signal: [A-Z][\w ]{1,40} \((?P<signal>\d{1,2})\)",
     ),
     # [node7:4242:0:4242] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x8)         UCX
+    # [node7:4242:0] Caught signal 11 (Segmentation fault: …                                                 older UCX
     row(
         EventKind.SIGNAL,
         "] Caught signal ",
-        r"\[(?P<died_on>[\w.-]{1,255}):(?P<pid>\d{1,10}) {0,8}:\d{1,10}:\d{1,10}\] (?P<handled>Caught signal) "
+        r"\[(?P<died_on>[\w.-]{1,255}):(?P<pid>\d{1,10}) {0,8}:\d{1,10}(?::\d{1,10})?\] (?P<handled>Caught signal) "
         r"(?P<signal>4|7|8|11) \(",
     ),
     # *** SIGSEGV (@0x8) received by PID 4242 (TID 0x7f00) from PID 8; stack trace: ***                  glog, Abseil
@@ -272,6 +274,12 @@ ENDINGS = (
         EventKind.SIGNAL,
         " died, exit code: ",
         r"Worker \w{1,64} pid (?P<pid>\d{1,10}) died, exit code: (?P<exit_code>-?\d{1,9})",
+    ),
+    # … set to ERROR in coordination service: UNAVAILABLE: Task /job:jax_worker/replica:0/task:3 heartbeat timeout  JAX
+    row(
+        EventKind.SIGNAL,
+        " heartbeat timeout",
+        r"UNAVAILABLE: Task /job:\w{1,40}/replica:\d{1,7}/task:(?P<jax_task>\d{1,7}) heartbeat timeout",
     ),
     # Fatal Python error: Segmentation fault
     row(EventKind.SIGNAL, "Fatal Python error:", r"Fatal Python error: (?P<what>[^\n]{1,200})"),

@@ -94,6 +94,16 @@ class TestWhatEnded:
         finding = only(judged_logs({0: ["step 1"], 3: ["step 1"]}, common=[line]))
         assert (finding.kind, finding.culprit_ranks, finding.cause) == (Kind.RANK_EXITED, (3,), Cause.SIGNAL)
 
+    @pytest.mark.parametrize(("pid", "culprits"), [("42", (3,)), ("43", ())])
+    def test_whose_own_handler_spoke_before_mpirun_is_named_if_it_is_the_same(
+        self, pid: str, culprits: tuple[int, ...]
+    ) -> None:
+        own = ["[node7:42] *** Process received signal ***", "[node7:42] Signal: Segmentation fault (11)"]
+        line = (
+            f"mpirun noticed that process rank 3 with PID {pid} on node node7 exited on signal 11 (Segmentation fault)."
+        )
+        assert only(judged_logs({0: ["step 1"], 3: ["step 1"]}, common=[*own, line])).culprit_ranks == culprits
+
     def test_what_mpirun_starts_is_a_launcher_where_torchelastic_has_a_table(self) -> None:
         table = ["  rank      : 9 (local_rank: 1)", "  exitcode  : -11 (pid: 42)"]
         line = "mpirun noticed that process rank 1 with PID 0 on node node7 exited on signal 9 (Killed)."

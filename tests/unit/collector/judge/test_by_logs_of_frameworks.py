@@ -54,6 +54,7 @@ class TestWhoEnded:
                 "  Process name: [[77,1],6]\n  Exit code:    3",
                 "rank 6 of mpirun's job was the first to end: with status 3",
             ),
+            ("UNAVAILABLE: Task /job:jax_worker/replica:0/task:6 heartbeat timeout.", "task 6 of JAX's job no longer"),
             (
                 "Process name: gpu-7[6]\nExit code: 137",
                 "local rank 6 of horovodrun's job on gpu-7 was the first to end: with status 137",
@@ -119,6 +120,11 @@ class TestWhoEnded:
         """It spreads, and who prints it first is not who caused it."""
         lines = [FAULT.format(2), FAULT.format(0)]
         assert only(judged_logs({rank: [] for rank in range(4)}, common=lines)).culprits == ()
+
+    def test_a_death_goes_before_the_coordinator_that_misses_it(self) -> None:
+        missed = "UNAVAILABLE: Task /job:jax_worker/replica:0/task:3 heartbeat timeout. This indicates that the remote"
+        finding = only(judged_logs({}, common=[missed, "srun: error: gpu12: task 3: Segmentation fault"]))
+        assert "task 3 on gpu12 ended" in finding.summary
 
     def test_a_first_status_explains_nothing(self) -> None:
         lines = ["  Process name: [[77,1],6]", "  Exit code:    3", "DistStoreError: wait timeout after 90000ms"]
@@ -299,6 +305,7 @@ class TestWhoDidNotCome:
             ("torch.distributed.elastic.rendezvous.api.RendezvousClosedError", Kind.STARTUP_INCOMPLETE),
             ("listen on ip[10.1.2.3] and specific port[16671] fail. Please check the port", Kind.STARTUP_INCOMPLETE),
             ("Termination timeout for `all gather; run_id=7` of 40 seconds exceeded. Exiting", Kind.RANK_NOT_JOINED),
+            ("Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register::0.", Kind.STARTUP_INCOMPLETE),
             ("DeepEP dispatch NVL receiver timeout, channel: 4, RDMA: 1, nvl: 6, src RDMA: 0", Kind.RANK_NOT_JOINED),
             (
                 "TP rank 6 could finish the model loading, but there are other ranks that didn't finish loading.",

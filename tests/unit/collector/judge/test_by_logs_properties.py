@@ -83,24 +83,34 @@ def test_nothing_breaks_it_and_every_culprit_is_grounded(
         assert not set(finding.culprit_ranks) & set(unfold(finding.victims))
 
 
+GROUPS_OF_ROWS = {name for row in MATCHERS for name in row.pattern.groupindex}
 FIELD = st.sampled_from(
-    """sequence enqueued numel_in op group_rank group_id group ranks rank other_rank peer waiter speaker joined expected
-    not_joined unfinished never_joined address devices writer_host writer_pid status timeout_ms elapsed_ms shape
-    other_op transport all failed_rank exit_code pid tasks host what port taken local_rank terminated completed signal
-    stuck_seconds step type""".split()
+    sorted(GROUPS_OF_ROWS | {"rank", "other_rank", "other_op", "shape", "writer_pid", "ready", "apart"})
 )
 WORDS = st.sampled_from(
     ["", "0", "1", "2", "-5", "9" * 5000, "x", "1, 2", "\u0663", "1e9", "nan", "all_reduce", "0x1", "1, -2"]
 )
+STAMPS = st.sampled_from(["", "x", "11-21 09:00:00", "2026-11-21 09:00:00+02:00", "99-99 99:99:99"])
+WRITERS = st.sampled_from([None, -1, 0, 1, 10**12])
 EVENTS = st.builds(
     LogEvent,
     kind=st.sampled_from(EventKind),
-    rank=st.sampled_from([None, -1, 0, 1, 10**12]),
+    rank=WRITERS,
     text=st.sampled_from(["", "timed out", "CUDA out of memory", "Timed out"]),
     fields=st.dictionaries(FIELD, WORDS),
-    stamp=st.sampled_from(["", "x", "11-21 09:00:00", "2026-11-21 09:00:00+02:00", "99-99 99:99:99"]),
+    stamp=STAMPS,
     at=st.sampled_from([None, 0.0, float("nan"), float("inf")]),
+) | st.sampled_from(MATCHERS).flatmap(
+    lambda row: st.builds(
+        LogEvent,
+        kind=st.just(row.kind),
+        rank=WRITERS,
+        text=st.just(row.hint),
+        fields=st.fixed_dictionaries({}, optional=dict.fromkeys(row.pattern.groupindex, WORDS)),
+        stamp=STAMPS,
+    )
 )
+"""Of any fields, and of those that its own row would have."""
 SMALL = st.sampled_from([-1, 0, 1, 2, 10**15])
 COMMUNICATORS = st.builds(
     LoggedCommunicator,
@@ -117,6 +127,9 @@ COMMUNICATORS = st.builds(
 
 COUNTED_BY_HALF = LogEvent(kind=EventKind.RENDEZVOUS, text="timed out", fields={"joined": "0"})
 """It tells how many came, and not of how many."""
+UNLIKE_WHAT = LogEvent(kind=EventKind.COLLECTIVE_MISMATCH, text="", fields={"unlike_params": "0"})
+HANDLED_BY_NOBODY = LogEvent(kind=EventKind.SIGNAL, text="", fields={"handled": "x", "signal": "9" * 5000})
+LEFT_BY_NO_SIGNAL = LogEvent(kind=EventKind.DUMP_SIGNAL, text="", fields={"jax_task": "x", "hangup": ""})
 KILLED_BY_NOTHING = LogEvent(kind=EventKind.SIGNAL, text="", fields={"pid": "7", "signal": ""})
 FIRST_TO_END_SOMEHOW = LogEvent(kind=EventKind.SIGNAL, text="", fields={"first_to_end": "1"})
 
@@ -126,6 +139,9 @@ FIRST_TO_END_SOMEHOW = LogEvent(kind=EventKind.SIGNAL, text="", fields={"first_t
 @example(own=[], common=[COUNTED_BY_HALF], called=[], huge=False)
 @example(own=[], common=[KILLED_BY_NOTHING], called=[], huge=False)
 @example(own=[], common=[FIRST_TO_END_SOMEHOW], called=[], huge=False)
+@example(own=[], common=[UNLIKE_WHAT], called=[], huge=False)
+@example(own=[], common=[HANDLED_BY_NOBODY], called=[], huge=False)
+@example(own=[], common=[LEFT_BY_NO_SIGNAL], called=[], huge=False)
 def test_a_snapshot_that_anybody_may_have_written_breaks_nothing(
     own: list[LogEvent], common: list[LogEvent], called: list[LoggedCommunicator], huge: bool
 ) -> None:

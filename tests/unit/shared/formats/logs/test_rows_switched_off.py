@@ -291,6 +291,11 @@ TOLD: list[Line] = [
         {"died_on": "gpu-7", "pid": "4242", "signal": "11"},
     ),
     (
+        "[gpu-7:4242:0] Caught signal 7 (Bus error: nonexistent physical address)",
+        EventKind.SIGNAL,
+        {"died_on": "gpu-7", "pid": "4242", "signal": "7"},
+    ),
+    (
         "*** SIGBUS (@0x7f00) received by PID 4242 (TID 0x7f01) from PID 512; stack trace: ***",
         EventKind.SIGNAL,
         {"handled": "SIGBUS", "pid": "4242"},
@@ -346,6 +351,17 @@ TOLD: list[Line] = [
         "DeepEP combine RDMA receiver timeout, channel: 4, RDMA: 0, nvl: 6, src RDMA: 1, head: 12, tail: 12",
         EventKind.WATCHDOG_TIMEOUT,
         {"deepep": "combine RDMA receiver timeout"},
+    ),
+    (
+        "DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register::0. This usually happens",
+        EventKind.RENDEZVOUS,
+        {"unmet": "Wait_for_all_tasks_to_register"},
+    ),
+    (
+        "/job:jax_worker/replica:0/task:6 has been set to ERROR in coordination service: UNAVAILABLE: Task "
+        "/job:jax_worker/replica:0/task:6 heartbeat timeout. This indicates that the remote task has failed",
+        EventKind.SIGNAL,
+        {"jax_task": "6"},
     ),
     ("RuntimeError: DeepEP error: timeout (dispatch CPU)", EventKind.WATCHDOG_TIMEOUT, {"deepep": "error: timeout"}),
 ]
