@@ -78,9 +78,9 @@ class Leases:
             self._forget(now)
             if len(self._held) >= MOST_LEASES:
                 raise NotPermitted(f"{MOST_LEASES} agents have registered already")
-        known = before is not None and before.sighting.address == address
-        sighting = before.sighting if before is not None and known else Sighting(address, SOURCE)  # the same object,
-        # by which it is cheap to see that nothing has changed
+        sighting = Sighting(address, SOURCE)
+        if before is not None and before.sighting.address == address:
+            sighting = before.sighting  # the same object, by which it is cheap to see that nothing has changed
         rival, rival_seen = self._rival(before, address, now)
         self._held[place] = _Held(sighting, now, self._wall_clock(), rival, rival_seen)
         self._unwritten.add(place)
