@@ -11,12 +11,11 @@ PYTEST_ARGS ?=
 # Three workers on two cores, for many tests wait.
 WORKERS ?= 3
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
+PYTEST_TWO = $(PYTEST) $(if $(filter-out 0 1,$(WORKERS)),-n 2)
 ALL := not bench and not repeated and not frameworks
-# Where the steady tests are, and what runs beside them: values, and what is built and installed; no real job.
+# Where the steady tests are, and what runs beside these: values, services and what is installed, but no real job.
 STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/unit/collector/gather/fanout
-BESIDE := tests/architecture tests/system/fuzz tests/system/packaging tests/unit/collector/align tests/unit/collector/checks \
-	tests/unit/collector/detect tests/unit/collector/judge tests/unit/collector/show/html tests/unit/collector/show/text \
-	tests/unit/shared/answer tests/unit/shared/formats tests/unit/shared/redaction tests/unit/shared/wire
+BESIDE := tests/architecture tests/system/fuzz tests/system/packaging tests/unit/collector tests/unit/shared
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
 	--ignore tests/unit/collector/gather/fanout --ignore tests/unit/collector/agents
@@ -40,9 +39,9 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
 # Jobs that move pause where a machine is busy, for longer than some tests allow for: these come last, two at a time, for
-# they wait for most of theirs, and the time that they leave goes to one process that steps back for them. What fails beside
-# others is tried once more by itself, aloud: a fault fails there, too, a machine that paused for seconds does not. What
-# PYTEST_ARGS chooses runs at once, and once.
+# they wait for most of theirs, and what they leave of it goes to tests that step back for them. What fails beside others is
+# tried once more by itself, aloud: a fault fails there, too, a machine that paused for seconds does not. What PYTEST_ARGS
+# chooses runs at once, and once.
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
 ifdef PYTEST_ARGS
 	$(PYTEST) -m '$(ALL)' $(PYTEST_ARGS)
@@ -52,11 +51,11 @@ else
 endif
 
 test-steady: $(INSTALLED)
-	$(call or_alone,$(PYTEST) $(if $(filter-out 0 1,$(WORKERS)),-n 2) $(STEADY),$(ALL) and steady)
+	$(call or_alone,$(PYTEST_TWO) $(STEADY),$(ALL) and steady)
 
 # What it says comes at once, when it has ended, between the lines of those that it runs beside.
 test-beside: $(INSTALLED)
-	@said=$$(mktemp) && { $(call or_alone,nice $(BIN)/python -m pytest -n 0 $(BESIDE),$(ALL) and not steady,$(OWN_CACHE)); } \
+	@said=$$(mktemp) && { $(call or_alone,nice $(PYTEST_TWO) $(BESIDE),$(ALL) and not steady,$(OWN_CACHE)); } \
 		> $$said 2>&1; status=$$?; cat $$said; rm -f $$said; exit $$status
 
 OWN_CACHE := -o cache_dir=.pytest_cache/beside
