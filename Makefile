@@ -11,7 +11,11 @@ PYTEST_ARGS ?=
 # Three workers on two cores, for many tests wait.
 WORKERS ?= 3
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
+PYTEST_TWO = $(PYTEST) $(if $(filter-out 0 1,$(WORKERS)),-n 2)
 ALL := not bench and not repeated and not frameworks
+# Where the steady tests are, and what runs beside these: values, services and what is installed, but no real job.
+STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/unit/collector/gather/fanout
+BESIDE := tests/architecture tests/system/fuzz tests/system/packaging tests/unit/collector tests/unit/shared
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
 	--ignore tests/unit/collector/gather/fanout --ignore tests/unit/collector/agents
@@ -19,8 +23,8 @@ QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/ag
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick repeat frameworks preflight zoo check lint format types bench wheel openapi zipapp \
-	constraints layouts clean
+.PHONY: help install demo test test-steady test-beside test-quick repeat frameworks preflight zoo check lint format types bench \
+	wheel openapi zipapp constraints layouts clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,19 +39,30 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
 # Jobs that move pause where a machine is busy, for longer than some tests allow for: these come last, two at a time, for
-# they wait for most of theirs. What fails beside others is tried once more by itself, aloud: a fault fails there, too, a
-# machine that paused for seconds does not. What PYTEST_ARGS chooses runs at once, and once.
+# they wait for most of theirs, and what they leave of it goes to tests that step back for them. What fails beside others is
+# tried once more by itself, aloud: a fault fails there, too, a machine that paused for seconds does not. What PYTEST_ARGS
+# chooses runs at once, and once.
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
 ifdef PYTEST_ARGS
 	$(PYTEST) -m '$(ALL)' $(PYTEST_ARGS)
 else
-	$(call or_alone,$(PYTEST),$(ALL) and not steady)
-	$(call or_alone,$(PYTEST) $(if $(filter-out 0 1,$(WORKERS)),-n 2),$(ALL) and steady)
+	$(call or_alone,$(PYTEST) $(addprefix --ignore=,$(BESIDE)),$(ALL) and not steady)
+	@$(MAKE) --no-print-directory --keep-going -j $(if $(filter-out 0 1,$(WORKERS)),2,1) test-steady test-beside
 endif
 
-or_alone = $(1) --cache-clear -m '$(2)' || { [ $$? -eq 1 ] \
+test-steady: $(INSTALLED)
+	$(call or_alone,$(PYTEST_TWO) $(STEADY),$(ALL) and steady)
+
+# What it says comes at once, when it has ended, between the lines of those that it runs beside.
+test-beside: $(INSTALLED)
+	@said=$$(mktemp) && { $(call or_alone,nice $(PYTEST_TWO) $(BESIDE),$(ALL) and not steady,$(OWN_CACHE)); } \
+		> $$said 2>&1; status=$$?; cat $$said; rm -f $$said; exit $$status
+
+OWN_CACHE := -o cache_dir=.pytest_cache/beside
+
+or_alone = $(1) $(3) --cache-clear -m '$(2)' || { [ $$? -eq 1 ] \
 	&& echo 'These failed beside others. Once more, each by itself:' >&2 \
-	&& $(BIN)/python -m pytest -n 0 --last-failed --last-failed-no-failures none --maxfail 1 -m '$(2)'; }
+	&& $(BIN)/python -m pytest -n 0 $(3) --last-failed --last-failed-no-failures none --maxfail 1 -m '$(2)'; }
 
 test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
 	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)

@@ -1,6 +1,7 @@
 """The tests can be listed on a machine that has nothing but Python and what is installed for it."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,23 @@ def test_collection_needs_no_programs(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
     assert "error" not in done.stdout.splitlines()[-1]
+
+
+def folders(variable: str) -> set[Path]:
+    """Return the folders that a variable of the Makefile names."""
+    text = (REPOSITORY / "Makefile").read_text(encoding="ascii").replace("\\\n", " ")
+    (named,) = re.findall(rf"^{variable} := (.+)$", text, re.MULTILINE)
+    return {REPOSITORY / name for name in named.split()}
+
+
+def test_steady_tests_are_where_make_looks_for_them_and_no_job_runs_beside() -> None:
+    """Each test is run by one of the three commands of `make test`."""
+    steady, beside = folders("STEADY"), folders("BESIDE")
+    assert all(folder.is_dir() for folder in steady | beside)
+    for file in (REPOSITORY / "tests").rglob("test_*.py"):
+        marks = set(re.findall(r"\bmark\.(steady|live)\b", file.read_text(encoding="utf-8")))
+        assert "steady" not in marks or not steady.isdisjoint(file.parents), file
+        assert "live" not in marks or beside.isdisjoint(file.parents), file
 
 
 def test_ci_installs_what_tests_need() -> None:

@@ -7,7 +7,7 @@ that took more of the collector's time than everything else; an agent's connecti
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 
 import httpcore
 import httpx
@@ -23,20 +23,25 @@ IDLE_SECONDS = 5.0
 class Pools(httpx.AsyncBaseTransport):
     """Sends each request through the pool that its host and port fall to.
 
-    How many connections are in use at a time is for the caller to bound; here it is those that are kept idle.
+    How many connections are in use at a time is for the caller to bound; here it is those that are kept idle. What is
+    `trusted` is asked for with the first request over TLS: to read all authorities takes 20 ms.
     """
 
-    def __init__(self, *, trusted: ssl.SSLContext, most_idle: int) -> None:
-        self._pools = [_Pool(trusted, most_idle=max(1, most_idle // POOLS)) for _ in range(POOLS)]
+    def __init__(self, *, trusted: Callable[[], ssl.SSLContext], most_idle: int) -> None:
+        self._trusted, self._most_idle = cache(trusted), max(1, most_idle // POOLS)
+        self._pools: dict[tuple[bool, int], _Pool] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Ask through the host's pool."""
-        place = zlib.crc32(f"{request.url.host}:{request.url.port}".encode())
-        return await self._pools[place % POOLS].handle_async_request(request)
+        secure = request.url.scheme == "https"
+        place = secure, zlib.crc32(f"{request.url.host}:{request.url.port}".encode()) % POOLS
+        if place not in self._pools:
+            self._pools[place] = _Pool(self._trusted() if secure else None, most_idle=self._most_idle)
+        return await self._pools[place].handle_async_request(request)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for pool in self._pools:
+        for pool in list(self._pools.values()):
             await pool.aclose()
 
 
@@ -47,7 +52,7 @@ class _Pool(httpx.AsyncHTTPTransport):
     idle. A pool that holds such connections is replaced as soon as it has no request.
     """
 
-    def __init__(self, trusted: ssl.SSLContext, *, most_idle: int) -> None:
+    def __init__(self, trusted: ssl.SSLContext | None, *, most_idle: int) -> None:
         self._make = partial(
             httpcore.AsyncConnectionPool,
             ssl_context=trusted,

@@ -57,7 +57,7 @@ def make_client(
     headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
-    trusted = httpx.create_ssl_context(trust_env=False) if tls is None else tls.context()
+    trusted = partial(httpx.create_ssl_context, trust_env=False) if tls is None else tls.context
     return httpx.AsyncClient(
         headers=headers,
         auth=auth,

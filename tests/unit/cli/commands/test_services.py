@@ -109,7 +109,7 @@ def _wait_until_well(process: subprocess.Popen[bytes], port: int, log: Path) -> 
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            if httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=2.0, trust_env=False).is_success:
+            if httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=2.0, verify=False, trust_env=False).is_success:
                 return
         except httpx.RemoteProtocolError:
             return  # it listens, and speaks TLS

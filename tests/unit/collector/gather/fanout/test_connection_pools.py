@@ -28,13 +28,13 @@ from tests.build.agents.misbehaving import (
 from tests.build.processes.waiting import until
 
 WELL = answering_well(b"ok")
-TRUSTED = functools.cache(functools.partial(httpx.create_ssl_context, trust_env=False))
+TRUSTED = functools.partial(httpx.create_ssl_context, trust_env=False)
 
 
 @asynccontextmanager
 async def client_of(most_idle: int = POOLS) -> AsyncIterator[httpx.AsyncClient]:
     """A client over pools."""
-    async with httpx.AsyncClient(transport=Pools(trusted=TRUSTED(), most_idle=most_idle), trust_env=False) as client:
+    async with httpx.AsyncClient(transport=Pools(trusted=TRUSTED, most_idle=most_idle), trust_env=False) as client:
         yield client
 
 
