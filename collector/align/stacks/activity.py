@@ -290,7 +290,7 @@ def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
     """When a rank waits for its DataLoader or a child process, say where the child is that does not deliver."""
     if seen.cause is not Cause.DATALOADER and WaitsOn.CHILD not in seen.waits_on:
         return seen
-    blocked = _blocked(children)
+    blocked = blocked_children(children)
     if not blocked:
         unread = any(not isinstance(child.stacks, Stacks) for child in children)
         return replace(seen, may_pass=seen.may_pass or unread)
@@ -303,10 +303,11 @@ def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:
 
 def waits_by_child(children: Iterable[Child]) -> bool:
     """Does a process that works for the rank wait for those of other ranks?"""
-    return any(doing.waits_for_ranks for _, doing in _blocked(children))
+    return any(doing.waits_for_ranks for _, doing in blocked_children(children))
 
 
-def _blocked(children: Iterable[Child]) -> list[tuple[Child, Activity]]:
+def blocked_children(children: Iterable[Child]) -> list[tuple[Child, Activity]]:
+    """Return those that are not idle, with what they do."""
     return [(child, doing) for child in children if (doing := _child_activity(child)) is not None]
 
 

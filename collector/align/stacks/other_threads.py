@@ -6,13 +6,16 @@
 3. A future is filled by a thread of a pool: where there are such among them, they alone are told.
 
 Which of them it is no stack says, so it is told as what it is: where they are, and that it may be one of them.
+
+So are processes that a rank has started which waits for others to come: Lightning's rank 0 starts them itself, and who
+has not come yet is not known as a rank.
 """
 
 import re
 from collections.abc import Iterable
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import Activity, activity_of_thread, place
+from collector.align.stacks.activity import Activity, activity_of_thread, blocked_children, place
 from collector.align.stacks.patterns import Doing, WaitsOn
 from shared.answer.diagnosis import StackEvidence
 
@@ -47,6 +50,17 @@ def thread_evidence(view: RankView, seen: Activity) -> Iterable[StackEvidence]:
         )
         yield StackEvidence(
             ranks=str(view.rank), text=text, thread=each.thread, frames=tuple(place(frame) for frame in each.frames)
+        )
+
+
+def child_evidence(view: RankView) -> Iterable[StackEvidence]:
+    """Tell where processes are that a rank has started; of many, the first few."""
+    children = view.looks[-1].children if view.looks else ()
+    for child, doing in blocked_children(children)[:_MOST_TOLD]:
+        at = place(doing.frames[-1]) if doing.user is None and doing.frames else _place(doing)
+        text = f"process {child.process.pid}, which rank {view.rank} has started, is {doing.label}, at {at}"
+        yield StackEvidence(
+            ranks=str(view.rank), text=text, thread=doing.thread, frames=tuple(place(frame) for frame in doing.frames)
         )
 
 

@@ -9,7 +9,7 @@ from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import place
-from collector.align.stacks.other_threads import thread_evidence
+from collector.align.stacks.other_threads import child_evidence, thread_evidence
 from collector.align.stacks.user_frames import user_call
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch
@@ -27,6 +27,7 @@ from shared.answer.diagnosis import (
     StackEvidence,
     WaitEvidence,
 )
+from shared.answer.words import Kind
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words, unfold
@@ -56,6 +57,8 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
     for rank in (rank for rank in fault.culprits if rank in observations.activities):
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
+    if fault.kind is Kind.STARTUP_INCOMPLETE:
+        found += [item for rank in fault.victims for item in child_evidence(observations.roster.ranks[rank])]
     if observations.motion.seconds > 0:
         found.append(_motion(observations))
     elif observations.motion.ranks(Motion.FROZEN):

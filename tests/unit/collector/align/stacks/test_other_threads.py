@@ -7,7 +7,9 @@ import pytest
 from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Finding, StackEvidence
-from shared.wire.snapshot import NodeSnapshot
+from shared.answer.words import Kind
+from shared.missing import Missing, Reason
+from shared.wire.snapshot import Child, NodeSnapshot, Process
 from shared.wire.stacks import Frame, Stacks, StackTable, Thread
 from tests.build.jobs.four_ranks import looks_without
 from tests.build.jobs.placed import with_rank
@@ -28,15 +30,15 @@ MONITOR = Frame("TMonitor.run", "/env/lib/python3.11/site-packages/tqdm/_monitor
 Threads = dict[str, tuple[Frame, ...]]
 
 
-def stacks(main: tuple[Frame, ...], threads: Threads) -> Stacks:
-    """Stacks of rank 3 with named threads beside the main one."""
+def stacks(main: tuple[Frame, ...], threads: Threads, *, pid: int = 1003) -> Stacks:
+    """Stacks of rank 3, or another process, with named threads beside the main one."""
     table = StackTable()
-    made = [Thread(tid=1003, name="MainThread", frames=tuple(map(table.add, main)))]
+    made = [Thread(tid=pid, name="MainThread", frames=tuple(map(table.add, main)))]
     made += [
         Thread(tid=2000 + at, name=name, frames=tuple(map(table.add, frames)))
         for at, (name, frames) in enumerate(threads.items())
     ]
-    return Stacks(pid=1003, frames=table.frames, threads=tuple(made))
+    return Stacks(pid=pid, frames=table.frames, threads=tuple(made))
 
 
 def looks_at_threads(main: tuple[Frame, ...], threads: Threads) -> list[NodeSnapshot]:
@@ -106,3 +108,17 @@ def test_threads_of_a_rank_that_waits_for_none_are_not_told() -> None:
 def test_many_threads_are_cut() -> None:
     """A hostile job may have thousands."""
     assert len(_told(finding((MAIN, *JOIN), {f"t{at:04}": (*BEGUN, CALLBACK, WAIT) for at in range(3000)}))) == 4
+
+
+def test_who_has_not_come_may_be_a_process_that_rank_0_has_started() -> None:
+    """Lightning's rank 0 is the parent of the others: where the one stands that has not come is told."""
+    meets = Frame("init_process_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1854)
+    asks = Frame("ask_for_quota", "/home/ada/train.py", 2)
+    child = Child(process=Process(pid=77, state="S"), stacks=stacks((MAIN, asks), {}, pid=77))
+    alone = looks_without({}, absent=(1, 2, 3), after_seconds=300.0)
+    no_record = Missing(source="recorder", reason=Reason.NOT_ENABLED)
+    looks = with_rank(alone, 0, stacks=stacks((MAIN, meets), {}, pid=1000), recorder=no_record, children=(child,))
+    (finding,) = diagnose(looks, Expected()).findings
+    assert finding.kind is Kind.STARTUP_INCOMPLETE
+    (told,) = [each for each in finding.evidence if "77" in each.text]
+    assert told.text.startswith("process 77, which rank 0 has started, is in user code, at ask_for_quota")
