@@ -55,8 +55,8 @@ test-steady: $(INSTALLED)
 
 # What it says comes at once, when it has ended, between the lines of those that it runs beside.
 test-beside: $(INSTALLED)
-	@said=$$(mktemp) && { $(call or_alone,nice $(PYTEST_TWO) $(BESIDE),$(ALL) and not steady,$(OWN_CACHE)); } \
-		> $$said 2>&1; status=$$?; cat $$said; rm -f $$said; exit $$status
+	@said=$$(mktemp) && trap 'cat $$said; rm -f $$said' EXIT && trap 'exit 130' INT TERM \
+		&& { $(call or_alone,nice $(PYTEST_TWO) $(BESIDE),$(ALL) and not steady,$(OWN_CACHE)); } > $$said 2>&1
 
 OWN_CACHE := -o cache_dir=.pytest_cache/beside
 

@@ -94,7 +94,7 @@ def _once_it_answers(url: str) -> httpx.Response:
     until = time.monotonic() + RUN_SECONDS
     while True:
         try:
-            return httpx.get(url, verify=False)
+            return httpx.get(url, verify=False, timeout=RUN_SECONDS)
         except httpx.ConnectError:
             assert time.monotonic() < until
             time.sleep(0.1)
