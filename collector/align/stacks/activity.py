@@ -218,7 +218,7 @@ def _classified(base: Activity, frames: tuple[Frame, ...]) -> Activity:
     for depth, frame in enumerate(reversed(frames)):
         row = frame_pattern(frame.function, frame.file, native=frame.native)
         if row is not None and (depth < called or row.cause in TELLS_OF_CALLERS):
-            op = frame.function.lstrip("_") if row.doing in (Doing.COLLECTIVE, Doing.P2P) else None
+            op = frame.function.rpartition(".")[2].lstrip("_") if row.doing in (Doing.COLLECTIVE, Doing.P2P) else None
             return replace(_placed_by(base, row), doing=row.doing, cause=row.cause, op=op, may_pass=row.may_pass)
     if not frames or frames[-1] == base.user:
         return base

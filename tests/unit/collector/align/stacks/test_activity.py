@@ -260,6 +260,13 @@ def test_a_process_in_words() -> None:
     assert words == "in uninterruptible sleep in read() on /mnt/data/x (nfs4), fd 37 [rpc_wait_bit_killable]"
 
 
+def test_an_operation_is_called_without_its_class() -> None:
+    """Inference engines have collectives of their own, as methods."""
+    file = "/env/lib/python3.11/site-packages/vllm/distributed/device_communicators/cpu_communicator.py"
+    seen = activity_of(view(look(stacks(Frame("_CPUSHMDistributed.all_reduce", file, 275)))))
+    assert (seen.doing, seen.op) == (Doing.COLLECTIVE, "all_reduce")
+
+
 def test_what_is_not_seen_is_unknown() -> None:
     nothing = Missing(source="stacks", reason=Reason.NOT_PERMITTED)
     unseen = look(stacks(USER)).model_copy(update={"stacks": nothing})
