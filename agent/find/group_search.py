@@ -41,7 +41,7 @@ _MOST_DOUBLINGS = 6
 _GROUP_THREADS = ("pt_gloo_", "pt_nccl_")
 """How names of threads begin that each process has of which a group was made in it."""
 _STORE_THREAD = "pt_tcpstore"
-"""How a thread's name begins that serves a store to other ranks."""
+"""How a thread's name begins that serves a store to other ranks, where threads have names: before PyTorch 2.5 none has."""
 
 Key = tuple[int, int]
 
@@ -214,7 +214,7 @@ class GroupSearch:
             above = self._searched_above(stat)
             copied = above.group if isinstance(above, _Searched) else None
             group = find_world(self._procfs, memory, regions, copied=copied)
-            if group is None and any(thread.startswith(_STORE_THREAD) for thread in threads):
+            if group is None and (not threads or any(thread.startswith(_STORE_THREAD) for thread in threads)):
                 group = find_awaited(self._procfs, memory, regions)
         now = time.monotonic()
         fruitless = 0 if group is not None or before is None else before.fruitless + 1
