@@ -41,7 +41,7 @@ _MOST_DOUBLINGS = 6
 _GROUP_THREADS = ("pt_gloo_", "pt_nccl_")
 """How names of threads begin that each process has of which a group was made in it."""
 _STORE_THREAD = "pt_tcpstore"
-"""How a thread's name begins that serves a store to other ranks, where threads have names: before PyTorch 2.5 none has."""
+"""How a thread's name begins that serves a store to other ranks; before PyTorch 2.5 threads have no names."""
 
 Key = tuple[int, int]
 
