@@ -37,6 +37,11 @@ Each option is also a variable, e.g. UNHANG_AGENT_LISTEN; the option wins.""",
 @click.option("--audit-log", metavar="FILE", help="File for one JSON line per inspection and refusal.")
 @click.option("--py-spy", metavar="FILE", help="The py-spy program. [default: beside our Python, else on PATH]")
 @click.option("--ras", metavar="WHEN", help="Whether to ask NCCL RAS: safe, always or never. [default: safe]")
+@click.option(
+    "--ras-monitor/--no-ras-monitor",
+    default=None,
+    help="Have NCCL RAS report dead processes over a connection that is kept open. [default: no]",
+)
 @click.option("--debuggers/--no-debuggers", default=None, help="Let callers run gdb, pystack and strace. [default: no]")
 @click.option("--look-timeout-seconds", metavar="S", help="How long one snapshot may take. [default: 10]")
 @click.option("--beat-seconds", metavar="S", help="How often to check for progress; 0: never. [default: 5]")
