@@ -24,7 +24,7 @@ TESTS = (
     "tests/system/attacks/test_web_pages.py",
     "tests/unit/shared/server/api/test_page.py",
     "tests/unit/shared/server/test_gate.py",
-    "tests/unit/shared/server/test_methods.py",
+    "tests/unit/shared/server/api/test_methods.py",
     "tests/unit/shared/server/test_problem_handlers.py",
 )
 
