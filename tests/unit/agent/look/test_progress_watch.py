@@ -307,10 +307,15 @@ def test_rank_that_spins_in_an_operation_stands_still(completed: int, minutes: f
         watch.see(FoundRanks((rank,), (), ()), Listing({}, {}, ()))
         watch.take_marks(rank, (mark,))
         ago.clear()
-        for _ in range(3):
-            watch.beat()
+
+        def seen() -> tuple[float | None, float | None]:
             time.sleep(0.5)
-        still, since = watch.seen_for_seconds(rank.key)
+            watch.beat()
+            return watch.seen_for_seconds(rank.key)
+
+        for _ in range(2):
+            seen()
+        still, since = until(seen, lambda seconds: (seconds[0] == seconds[1]) is waits)
     assert since is not None
     assert (still == since) is waits
 
