@@ -180,7 +180,7 @@ class GroupSearch:
         if stat.threads < 2:
             return False
         try:
-            return any(thread.startswith(_GROUP_THREADS) for thread in self._signs(stat)[0])
+            return any(thread.startswith(_GROUP_THREADS) for thread in self._threads(stat))
         except (Gone, NotPermitted):
             return False
 
@@ -189,14 +189,19 @@ class GroupSearch:
             return is_still_there(memory, group)
 
     def _signs(self, stat: Stat) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the threads of PyTorch's own, each with its id, and the sockets."""
+        """Return the threads of PyTorch's own, and the sockets."""
+        threads = self._threads(stat)
+        links = (self._link(stat.pid, fd) for fd in self._procfs.fds(stat.pid))
+        return threads, frozenset(link for link in links if link.startswith("socket:"))
+
+    def _threads(self, stat: Stat) -> frozenset[str]:
+        """Return the threads of PyTorch's own, each with its id."""
         threads = set()
         for tid in islice(self._procfs.tids(stat.pid), _MOST_THREADS):
             name = self._procfs.text(stat.pid, f"task/{tid}/comm", most=64)
             if name.startswith("pt_"):
                 threads.add(f"{name} {tid}")
-        links = (self._link(stat.pid, fd) for fd in self._procfs.fds(stat.pid))
-        return frozenset(threads), frozenset(link for link in links if link.startswith("socket:"))
+        return frozenset(threads)
 
     def _link(self, pid: int, fd: int) -> str:
         try:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -54,10 +54,10 @@ def endpoints_of(
     return dict(endpoints), tuple(dict.fromkeys(missing))
 
 
-def listeners(rank: Rank, context: LookContext, endpoint: RasAddress) -> list[int]:
-    """All sockets that share an endpoint, by inode."""
-    listening = context.sockets(rank.stat.pid).listening(endpoint.address.port)
-    return [inode for inode, address in listening.items() if _address(address) == endpoint.address]
+def has_strangers(behind: Sequence[RasRank], context: LookContext, endpoint: RasAddress) -> bool:
+    """Do more sockets share an endpoint than known ranks are behind it? Any of them may be the one that answers."""
+    listening = context.sockets(behind[0].rank.stat.pid).listening(endpoint.address.port)
+    return sum(_address(address) == endpoint.address for address in listening.values()) > len(behind)
 
 
 def _address(text: str) -> Address:

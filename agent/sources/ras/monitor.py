@@ -21,7 +21,7 @@ from agent.proc.library_versions import NcclVersions
 from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
 from agent.sources.ras.client import RasEvents
-from agent.sources.ras.endpoints import RasAddress, RasRank, endpoints_of, listeners
+from agent.sources.ras.endpoints import RasAddress, RasRank, endpoints_of, has_strangers
 from agent.sources.ras.known_crashes import may_tell
 from agent.tools.netns import connect
 from shared.errors import NotPermitted
@@ -85,7 +85,7 @@ class RasMonitor:
 
     def _is_safe(self, endpoint: RasAddress, behind: Sequence[RasRank], context: LookContext) -> bool:
         """Step 2."""
-        if len(listeners(behind[0].rank, context, endpoint)) > len(behind):
+        if has_strangers(behind, context, endpoint):
             return False
         now = self._clock()
         versions = ((self._versions.of(self._procfs, one.rank.stat.pid), one.rank.identity) for one in behind)

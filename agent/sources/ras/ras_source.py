@@ -25,7 +25,7 @@ from agent.proc.library_versions import NcclVersions
 from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
 from agent.sources.ras.client import ask_ras
-from agent.sources.ras.endpoints import RasAddress, RasRank, endpoints_of, listeners
+from agent.sources.ras.endpoints import RasAddress, RasRank, endpoints_of, has_strangers
 from agent.sources.ras.known_crashes import FIRST, refusal, signs_of
 from agent.tools.memory_budget import Memory
 from agent.tools.netns import connect
@@ -106,7 +106,7 @@ class RasSource:
         """Step 2. Whoever listens there may be the one that answers, of this job or not."""
         if self._policy == "always":
             return
-        if len(listeners(crowd[0].rank, context, endpoint)) > len(crowd):
+        if has_strangers(crowd, context, endpoint):
             raise _refused("processes that are not known ranks share the RAS address, with an unknown version of NCCL")
         signs = signs_of(visit.looks, visit.exited, (one.rank.identity for one in crowd))
         for version in {self._versions.of(context.procfs, one.rank.stat.pid) for one in crowd}:

@@ -24,6 +24,7 @@ from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, 
 from collector.judge.logs.vote import Opinion, Said, line_of
 from shared.answer.words import Cause, Kind
 from shared.formats.logs.timestamps import seconds_between
+from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
@@ -243,7 +244,7 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
         return f"{'local ' if 'horovodrun' in fields else ''}rank {fields['first_to_end']} of {run}"
     if _is_lost_node(event):
         hosts = sorted({each.fields["host"] for _, each in told if _is_lost_node(each)})
-        return f"node{'' if len(hosts) == 1 else 's'} {', '.join(hosts[:_MOST_HOSTS])}"
+        return f"{either(hosts, 'node', 'nodes')} {', '.join(hosts[:_MOST_HOSTS])}"
     if "tasks" in fields:
         several = "s" if not fields["tasks"].isdecimal() else ""
         return f"task{several} {fields['tasks'][:80]} on {fields.get('host', 'a node')}"
