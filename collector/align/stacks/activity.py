@@ -204,10 +204,10 @@ def _keeps_gil(thread: Thread) -> bool:
 
 
 def _with_gil(seen: Activity) -> Activity:
-    """That a sleeper keeps the GIL is its cause only where nothing tells what it sleeps in."""
+    """That a sleeper keeps the GIL is its cause only where nothing but a signal tells what it sleeps in."""
     if not seen.keeps_gil or seen.doing is not Doing.OUTSIDE:
         return seen
-    if seen.is_plain and not seen.kernel_tells:
+    if WaitsOn.SIGNAL in seen.waits_on or (seen.is_plain and not seen.kernel_tells):
         return replace(_placed(seen, "asleep and holding the GIL"), cause=Cause.GIL)
     return _placed(seen, f"{seen.label} without releasing the GIL", *seen.waits_on)
 

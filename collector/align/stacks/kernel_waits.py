@@ -8,6 +8,9 @@ from functools import lru_cache
 from collector.align.stacks.patterns import Doing, KernelPattern, WaitsOn, kernel_row
 from shared.answer.words import Cause
 
+WAITS_FOR_SIGNAL = frozenset({"pause", "rt_sigtimedwait", "rt_sigsuspend"})
+"""System calls of signal.pause(), signal.sigwait() and its kin, and sigsuspend(3)."""
+
 KERNEL: tuple[KernelPattern, ...] = (
     # wchan do_freezer_trap (cgroup v2), __refrigerator (v1): `docker pause`, `systemctl freeze`
     kernel_row(Cause.SIGNAL, "frozen with its cgroup", wchan=r"^(do_freezer_trap|(__)?refrigerator)$"),
@@ -71,6 +74,13 @@ KERNEL: tuple[KernelPattern, ...] = (
         syscall=r"^(wait4|waitid|waitpid)$",
         may_pass=True,
         waits_on=WaitsOn.CHILD,
+    ),
+    # syscall rt_sigtimedwait, wchan do_sigtimedwait: signal.sigwait(); pause: signal.pause()
+    kernel_row(
+        Cause.USER_CODE,
+        "waiting for a signal",
+        syscall=rf"^({'|'.join(sorted(WAITS_FOR_SIGNAL))})$",
+        waits_on=WaitsOn.SIGNAL,
     ),
     # syscall read, fd 0 -> /dev/pts/3, wchan wait_woken (n_tty_read): input(), a login prompt, a debugger's prompt
     kernel_row(

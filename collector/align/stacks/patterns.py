@@ -40,6 +40,7 @@ class WaitsOn(StrEnum):
     """SQLite, which sleeps only while another process has locked its file; or the thread works in it."""
     OWN_THREAD = "own_thread"
     """Another thread of its process."""
+    SIGNAL = "signal"
     UNRECORDED = "unrecorded"
     """Other ranks, by what no flight recorder of PyTorch's records: remote calls, Horovod."""
     OTHER_JOBS = "other_jobs"

@@ -9,8 +9,8 @@ time. What such a main thread does tells nothing of the job, neither a hang nor 
 3. Where it waits for other ranks, a thread that runs another rank's remote procedure call, if that does not wait for
    others in turn.
 4. Where it is at home, another thread of the rank that waits for other ranks, or for a child process that does. At home
-   is: waiting for work, for a thread of its own, or, if no main thread of the job waits for other ranks, asleep at the
-   same place as all others'.
+   is: waiting for work, for a thread of its own, for a signal, or, if no main thread of the job waits for other ranks,
+   asleep at the same place as all others'.
 5. Where it is at home and no such thread waits, the thread that began as those do which wait on other ranks: the loop
    is the same program everywhere. One that has nothing but the standard library in common with them is not it.
 """
@@ -21,6 +21,7 @@ from itertools import islice, takewhile
 
 from collector.align.roster import RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, runs_call, waits_by_child, waits_for_thread
+from collector.align.stacks.kernel_waits import WAITS_FOR_SIGNAL
 from collector.align.stacks.patterns import WAITS_FOR_RANKS, Doing, WaitsOn
 from collector.align.stacks.user_frames import is_standard_frame
 from shared.wire.stacks import Frame, Stacks, Thread
@@ -28,7 +29,7 @@ from shared.wire.stacks import Frame, Stacks, Thread
 _Stack = tuple[Frame, ...]
 _BEGUN_BY_PYTHON = ("_bootstrap", "Thread._bootstrap")
 _BACKWARD = "_engine_run_backward"
-_ASLEEP = ("nanosleep", "clock_nanosleep")
+_ASLEEP = frozenset({"nanosleep", "clock_nanosleep"})
 _MOST_THREADS = 256
 _MOST_BEGINNINGS = 16
 """Of a rank's threads, and of stacks of those that wait, whose number is the job's to choose."""
@@ -38,7 +39,7 @@ def with_telling_threads(views: Mapping[int, RankView]) -> dict[int, RankView]:
     """Note of each rank which thread stands for it, where that is not the main one."""
     read = _Reader()
     mains = {rank: main for rank, view in views.items() if (main := read.main(view.stacks)) is not None}
-    home = {rank for rank, main in mains.items() if _is_at_home(main)}
+    home = {rank for rank, main in mains.items() if _is_at_home(main) or _is_in(WAITS_FOR_SIGNAL, views[rank])}
     if _all_sleep_alike(mains, views):
         home = set(mains)
     told: dict[int, Thread] = {}
@@ -120,9 +121,14 @@ def _is_at_home(main: Activity) -> bool:
 def _all_sleep_alike(mains: Mapping[int, Activity], views: Mapping[int, RankView]) -> bool:
     if len(mains) < 2 or any(main.waits_for_ranks for main in mains.values()):
         return False
-    processes = [views[rank].process for rank in mains]
-    asleep = all(p is not None and p.syscall is not None and p.syscall.name in _ASLEEP for p in processes)
+    asleep = all(_is_in(_ASLEEP, views[rank]) for rank in mains)
     return asleep and len({main.frames for main in mains.values()}) == 1
+
+
+def _is_in(syscalls: frozenset[str], view: RankView) -> bool:
+    """Is the main thread in one of these system calls?"""
+    process = view.process
+    return process is not None and process.syscall is not None and process.syscall.name in syscalls
 
 
 def _of_autograd(stacks: Stacks, main: Activity) -> Thread | None:

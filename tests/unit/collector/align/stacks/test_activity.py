@@ -98,6 +98,17 @@ def test_who_called_the_user_s_code_does_not_tell_what_it_does(caller: Frame) ->
     assert (seen.doing, seen.cause, seen.may_pass) == (Doing.OUTSIDE, Cause.USER_CODE, False)
 
 
+SIGWAIT = Frame("sigwait", "/usr/lib/python3.11/signal.py", 60)
+
+
+@pytest.mark.parametrize(("frames", "syscall"), [((USER, SIGWAIT), "rt_sigtimedwait"), ((USER,), "pause")])
+def test_who_waits_for_a_signal_is_told_by_the_kernel(frames: tuple[Frame, ...], syscall: str) -> None:
+    """As a sleeper is: no native frames are asked for, and nobody needs to look again."""
+    seen = activity_of(view(look(stacks(*frames), process=blocked(syscall, "do_sigtimedwait"))))
+    assert (seen.label, seen.cause, seen.may_pass) == ("waiting for a signal", Cause.USER_CODE, False)
+    assert (seen.kernel_tells, seen.in_c) == (True, False)
+
+
 def test_a_data_set_s_own_reader_is_part_of_loading() -> None:
     assert activity_of(view(look(stacks(USER, FETCH, READ_SHARD)))).cause is Cause.DATALOADER
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from collector.align.progress import Motion, motion_of
 from collector.align.roster import Presence, RankView, Roster
 from collector.align.stacks.activity import activity_of
@@ -32,35 +34,38 @@ SAVE = Frame("save", f"{SITE}/torch/distributed/checkpoint/state_dict_saver.py",
 ANSWER = Frame("_wait_for_response", f"{SITE}/torch/distributed/checkpoint/_async_process_executor.py", 143)
 HOOK = Frame("hook", "/home/ada/train.py", 70)
 
+ASLEEP = "clock_nanosleep"
+
 Stack = tuple[Frame, ...]
 WAITS: Stack = (BOOTSTRAP, RUN, TRAIN, ALL_REDUCE)
 STAYS: Stack = (BOOTSTRAP, RUN, TRAIN._replace(line=11), EVALUATE)
 REPORTS: Stack = (BOOTSTRAP, RUN, REPORT)
 
 
-def view(rank: int, main: Stack, *others: Stack, switches: int = 5, looks: int = 1, asleep: bool = False) -> RankView:
+def view(
+    rank: int, main: Stack, *others: Stack, switches: int = 5, looks: int = 1, syscall: str = "epoll_wait"
+) -> RankView:
     """A rank whose main thread wakes a hundred times between two looks, and its other threads `switches - 5` times."""
     return RankView(
         rank,
         Presence.RUNNING,
-        tuple(_look(rank, main, others, at, 5 if at == 0 else switches, asleep=asleep) for at in range(looks)),
+        tuple(_look(rank, main, others, at, 5 if at == 0 else switches, syscall) for at in range(looks)),
         host="a",
     )
 
 
-def _look(rank: int, main: Stack, others: tuple[Stack, ...], at: int, switches: int, *, asleep: bool) -> RankSnapshot:
+def _look(rank: int, main: Stack, others: tuple[Stack, ...], at: int, switches: int, syscall: str) -> RankSnapshot:
     pid, table = 10 * rank + 10, StackTable()
     threads = [
         Thread(tid=pid + n, name=f"t{n}", frames=tuple(map(table.add, frames)), switches=switches)
         for n, frames in enumerate((main, *others))
     ]
     beat = Beat(at_ns=at * 5_000_000_000, cpu_seconds=0.0, main_switches=100 * at, io_bytes=0)
-    call = Syscall(name="clock_nanosleep") if asleep else Syscall(name="epoll_wait")
     nothing = Missing(source="x", reason=Reason.NOT_FOUND)
     return RankSnapshot(
         identity=Identity(job="j", rank=rank, host="a", pid=pid, started_at=1.0),
         looked_at_ns=at * 5_000_000_000,
-        process=Process(pid=pid, state="S", syscall=call, before=beat, after=beat),
+        process=Process(pid=pid, state="S", syscall=Syscall(name=syscall), before=beat, after=beat),
         stacks=Stacks(pid=pid, frames=table.frames, threads=tuple(threads)),
         fds=nothing,
         logs=nothing,
@@ -111,10 +116,18 @@ def test_a_main_thread_at_work_stands_for_the_rank() -> None:
 
 def test_main_threads_that_all_sleep_at_one_place_are_at_home() -> None:
     """A loop of one's own that looks now and then whether the training is over."""
-    sleepers = [view(0, (SUPERVISE,), WAITS, asleep=True), view(1, (SUPERVISE,), STAYS, asleep=True)]
+    sleepers = [view(0, (SUPERVISE,), WAITS, syscall=ASLEEP), view(1, (SUPERVISE,), STAYS, syscall=ASLEEP)]
     assert told(*sleepers) == {0: WAITS, 1: STAYS}
     at_work = [view(0, (SUPERVISE,), WAITS), view(1, (SUPERVISE,), STAYS)]
     assert told(*at_work) == {0: (SUPERVISE,), 1: (SUPERVISE,)}
+
+
+@pytest.mark.parametrize("syscall", ["pause", "rt_sigtimedwait"])
+def test_a_main_thread_that_waits_for_a_signal_is_at_home(syscall: str) -> None:
+    """It stays until somebody ends the job; where no thread beside it trains, it stands for the rank itself."""
+    found = told(view(0, (MAIN_LOOP,), WAITS), view(1, (SUPERVISE,), STAYS, syscall=syscall))
+    assert found == {0: WAITS, 1: STAYS}
+    assert told(view(0, (TRAIN, ALL_REDUCE)), view(1, (SUPERVISE,), syscall=syscall))[1] == (SUPERVISE,)
 
 
 def test_a_main_thread_that_joins_its_loop() -> None:
