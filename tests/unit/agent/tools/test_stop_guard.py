@@ -86,13 +86,17 @@ def slow_gdb(pid: int) -> list[str]:
 
 @contextmanager
 def on_attach(process: Target, act: Callable[[int], None]) -> Iterator[None]:
-    """Act on whoever attaches to the process first, by its id, while the block runs."""
+    """Act on whoever attaches to the process first, by its id, while the block runs.
+
+    For a moment as it is attached to, the kernel calls its parent its tracer: that is us, whom `act` must not stop.
+    """
 
     def wait() -> None:
         end = time.monotonic() + 30.0
         with open(f"/proc/{process.pid}/status", "rb") as status:
             while time.monotonic() < end:
-                if tracer := re.search(rb"TracerPid:\t([1-9]\d*)", os.pread(status.fileno(), 4096, 0)):
+                tracer = re.search(rb"TracerPid:\t([1-9]\d*)", os.pread(status.fileno(), 4096, 0))
+                if tracer is not None and int(tracer[1]) != os.getpid():
                     act(int(tracer[1]))
                     acted.set()
                     return
