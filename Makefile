@@ -8,14 +8,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PACKAGES := agent cli collector shared
 PYTEST_ARGS ?=
-# Three workers on two cores, for many tests wait.
-WORKERS ?= 3
+# Three for each core, for most tests wait: on a large machine a dozen.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 12 : 3 * n)))
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
-PYTEST_TWO = $(PYTEST) $(if $(filter-out 0 1,$(WORKERS)),-n 2)
 ALL := not bench and not repeated and not frameworks
-# Where the steady tests are, and what runs beside these: values, services and what is installed, but no real job.
+# Where the tests are that a busy machine would fail, marked `steady`.
 STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/unit/collector/gather/fanout
-BESIDE := tests/architecture tests/system/fuzz tests/system/packaging tests/unit/collector tests/unit/shared
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
 	--ignore tests/unit/collector/gather/fanout --ignore tests/unit/collector/agents
@@ -23,7 +21,7 @@ QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/ag
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-steady test-beside test-quick repeat frameworks preflight zoo check lint format types bench \
+.PHONY: help install demo test test-quick repeat frameworks preflight zoo check lint format types bench \
 	wheel openapi zipapp constraints layouts clean
 
 help: ## say what there is
@@ -38,31 +36,12 @@ $(INSTALLED): pyproject.toml constraints.txt deploy/wheel/launch.py deploy/dev/i
 demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..., KEEP=1 leaves it running
 	@$(BIN)/python deploy/demo/demo.py $(if $(FAULT),--fault '$(FAULT)') $(if $(RANK),--rank '$(RANK)') $(if $(KEEP),--keep)
 
-# Jobs that move pause where a machine is busy, for longer than some tests allow for: these come last, two at a time, for
-# they wait for most of theirs, and what they leave of it goes to tests that step back for them. What fails beside others is
-# tried once more by itself, aloud: a fault fails there, too, a machine that paused for seconds does not. What PYTEST_ARGS
-# chooses runs at once, and once.
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
 ifdef PYTEST_ARGS
 	$(PYTEST) -m '$(ALL)' $(PYTEST_ARGS)
 else
-	$(call or_alone,$(PYTEST) $(addprefix --ignore=,$(BESIDE)),$(ALL) and not steady)
-	@$(MAKE) --no-print-directory --keep-going -j $(if $(filter-out 0 1,$(WORKERS)),2,1) test-steady test-beside
+	@VENV='$(VENV)' WORKERS='$(WORKERS)' MARKS='$(ALL)' STEADY='$(STEADY)' deploy/dev/test.sh
 endif
-
-test-steady: $(INSTALLED)
-	$(call or_alone,$(PYTEST_TWO) $(STEADY),$(ALL) and steady)
-
-# What it says comes at once, when it has ended, between the lines of those that it runs beside.
-test-beside: $(INSTALLED)
-	@said=$$(mktemp) && trap 'cat $$said; rm -f $$said' EXIT && trap 'exit 130' INT TERM \
-		&& { $(call or_alone,nice $(PYTEST_TWO) $(BESIDE),$(ALL) and not steady,$(OWN_CACHE)); } > $$said 2>&1
-
-OWN_CACHE := -o cache_dir=.pytest_cache/beside
-
-or_alone = $(1) $(3) --cache-clear -m '$(2)' || { [ $$? -eq 1 ] \
-	&& echo 'These failed beside others. Once more, each by itself:' >&2 \
-	&& $(BIN)/python -m pytest -n 0 $(3) --last-failed --last-failed-no-failures none --maxfail 1 -m '$(2)'; }
 
 test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
 	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ settings.load_profile("unhang")
 
 TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
 """What one worker takes as a whole: a cluster or a wheel that all tests share, and ranks of the same names."""
+
+_BY_TURNS = len(TOGETHER) + 1
+"""Where in their order workers come to what is left: what waits and what computes."""
 
 ONE_BY_ONE = ("tests/system/live/", "tests/system/attacks/test_memory.py::")
 """What workers take test by test: each takes long, and has no fixtures to share."""
@@ -98,20 +102,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have workers begin with what takes longest and cannot be divided, and end with many small ones."""
-    if hasattr(config, "workerinput"):
-        slow = {item.path for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda item: _turn(item, item.path in slow))
+    """Have workers begin with what takes longest and cannot be divided. Then what waits and what computes by turns."""
+    if not hasattr(config, "workerinput"):
+        return
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    turns = [_turn(item, item.path in slow) for item in items]
+    all_of, before = Counter(turns), Counter[int]()
+    places = {}
+    for item, turn in zip(items, turns, strict=True):
+        places[item.nodeid] = (min(turn, _BY_TURNS), before[turn] / all_of[turn])
+        before[turn] += 1
+    items.sort(key=lambda item: places[item.nodeid])
 
 
 def _turn(item: pytest.Item, in_slow_file: bool) -> int:
-    """Folders; files with slow tests; what goes one by one; other files with real jobs; all the rest."""
-    if item.nodeid.startswith(ONE_BY_ONE):
-        return len(TOGETHER) + 1
-    if in_slow_file and not item.nodeid.startswith(TOGETHER):
+    """Folders; files with slow tests; what goes one by one, and other files with real jobs; all the rest."""
+    if in_slow_file and not item.nodeid.startswith((*TOGETHER, *ONE_BY_ONE)):
         return len(TOGETHER)
     turns = (turn for turn, folder in enumerate(TOGETHER) if item.nodeid.startswith(f"{folder}/"))
-    return next(turns, len(TOGETHER) + 2 + (item.get_closest_marker("live") is None))
+    waits = item.nodeid.startswith(ONE_BY_ONE) or item.get_closest_marker("live") is not None
+    return next(turns, _BY_TURNS if waits else _BY_TURNS + 1)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

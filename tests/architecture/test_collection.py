@@ -38,14 +38,13 @@ def folders(variable: str) -> set[Path]:
     return {REPOSITORY / name for name in named.split()}
 
 
-def test_steady_tests_are_where_make_looks_for_them_and_no_job_runs_beside() -> None:
-    """Each test is run by one of the three commands of `make test`."""
-    steady, beside = folders("STEADY"), folders("BESIDE")
-    assert all(folder.is_dir() for folder in steady | beside)
+def test_steady_tests_are_where_make_looks_for_them() -> None:
+    """Each test is run by one of the two lanes of `make test`."""
+    steady = folders("STEADY")
+    assert all(folder.is_dir() for folder in steady)
     for file in (REPOSITORY / "tests").rglob("test_*.py"):
-        marks = set(re.findall(r"\bmark\.(steady|live)\b", file.read_text(encoding="utf-8")))
-        assert "steady" not in marks or not steady.isdisjoint(file.parents), file
-        assert "live" not in marks or beside.isdisjoint(file.parents), file
+        marked = re.search(r"\bmark\.steady\b", file.read_text(encoding="utf-8"))
+        assert marked is None or not steady.isdisjoint(file.parents), file
 
 
 def test_ci_installs_what_tests_need() -> None:

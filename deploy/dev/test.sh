@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs all tests, those of jobs that move, which a busy machine would fail, in a lane of their own: two at a time, for they
+# wait for most of theirs. All others run meanwhile, and step back for them.
+# What fails beside others is tried once more by itself, aloud: a fault fails there, too, a machine that paused for
+# seconds does not.
+# Takes VENV, WORKERS (0: one test after the other), MARKS (which tests there are) and STEADY (the folders of that lane)
+# from the environment.
+set -uo pipefail
+
+lane() { # NAME NICENESS MARKS WORKERS MORE...: becomes pytest on these tests, which remembers by this name which failed
+    exec nice -n "$2" "$VENV/bin/python" -m pytest -o cache_dir=".pytest_cache/$1" -m "$MARKS and $3" -n "$4" "${@:5}"
+}
+
+most() { lane most 10 'not steady' "$WORKERS" --no-loadscope-reorder --cache-clear; }
+
+steady() { # shellcheck disable=SC2086 # several folders
+    lane steady 0 steady "$((WORKERS > 2 ? 2 : WORKERS))" --no-loadscope-reorder --cache-clear $STEADY
+}
+
+alone() { # NAME MARKS STATUS: once more what failed in the lane that ended so
+    [ "$3" -eq 1 ] || return "$3"
+    echo "These failed beside others. Once more, each by itself:" >&2
+    lane "$1" 0 "$2" 0 --last-failed --last-failed-no-failures none --maxfail 1 &
+    wait $!
+}
+
+said=$(mktemp)
+trap 'kill -INT $(jobs -p) 2> /dev/null; wait; cat "$said"; rm -f "$said"' EXIT
+trap 'exit 130' INT TERM
+
+most &
+if [ "$WORKERS" -eq 0 ]; then
+    wait $!; of_most=$?
+    steady &
+    wait $!; of_steady=$?
+else
+    at_once=$!
+    steady > "$said" 2>&1 & # comes in one piece, not between the dots of the others
+    wait "$at_once"; of_most=$?
+    wait $!; of_steady=$?
+    cat "$said"
+    : > "$said"
+fi
+
+failed=0
+alone most 'not steady' "$of_most" || failed=$?
+alone steady steady "$of_steady" || failed=$?
+exit "$failed"
