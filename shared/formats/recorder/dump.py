@@ -23,6 +23,7 @@ from shared.formats.recorder.coalesced import settle_batches
 from shared.formats.recorder.fast_path import Repeats
 from shared.formats.recorder.fields import (
     MOST_RECORDS,
+    parse_created,
     parse_mapping,
     parse_mark,
     parse_members,
@@ -35,6 +36,7 @@ from shared.formats.recorder.fields import (
 )
 from shared.formats.recorder.json_dump import Raw, read_json_dump, read_part
 from shared.formats.recorder.kinds import Kinds
+from shared.formats.recorder.like_entries import put_together
 from shared.formats.recorder.safe_pickle import load_plain
 from shared.formats.recorder.signature_key import parts_of, signature_key
 from shared.json_bounds import TooCostly
@@ -86,8 +88,7 @@ def parse_dump(data: bytes, *, most_bytes: int = MOST_BYTES, most_records: int =
                 return _build(load_plain(smaller), repeats)
             except UnreadableDump:
                 pass  # it only looked like PyTorch's layout, or is broken: read all of it to find out
-    is_tree = data[:1] != b"\x80"
-    return _build(_loaded(data, most_bytes), Repeats(), is_tree=is_tree, most_records=most_records)
+    return _build(_loaded(data, most_bytes), None, is_tree=data[:1] != b"\x80", most_records=most_records)
 
 
 def build_trace(dump: Mapping[str, Any], kinds: Kinds | Repeats) -> Trace:
@@ -95,7 +96,9 @@ def build_trace(dump: Mapping[str, Any], kinds: Kinds | Repeats) -> Trace:
     return _build(dump, kinds, is_tree=True)
 
 
-def _build(dump: Any, repeats: Repeats | Kinds, *, is_tree: bool = False, most_records: int = MOST_RECORDS) -> Trace:
+def _build(
+    dump: Any, repeats: Repeats | Kinds | None, *, is_tree: bool = False, most_records: int = MOST_RECORDS
+) -> Trace:
     if isinstance(dump, list) and any(isinstance(entry, dict) and "profiling_name" in entry for entry in dump[:1]):
         dump = {"entries": dump}  # PyTorch 2.2 wrote nothing else
     if not isinstance(dump, Mapping) or not ({"entries", "pg_status", "pg_config"} & dump.keys()):
@@ -165,9 +168,13 @@ class _Builder:
         self.timeouts: dict[int, int] = {}
         self.work = 0
 
-    def build(self, dump: Mapping[str, Any], repeats: Repeats | Kinds) -> Trace:
+    def build(self, dump: Mapping[str, Any], repeats: Repeats | Kinds | None) -> Trace:
+        """`repeats` tells what was taken out of the entries; None: nothing has been looked for."""
         self._read_config(parse_mapping(dump.get("pg_config")))
-        entries, order = repeats.unfold(parse_sequence(dump.get("entries"), most=self.most_records))
+        given: Sequence[Any] = parse_sequence(dump.get("entries"), most=self.most_records)
+        if repeats is None:
+            given, repeats = put_together(given, most_parts=_MOST_WORK) or (given, Repeats())
+        entries, order = repeats.unfold(given)
         rows = [self._row(parse_mapping(entry)) for entry in entries]
         columns = {name: _spread([row.shared[at] for row in rows], order) for at, name in enumerate(_SHARED)}
         numbers = repeats.weave([row.numbers for row in rows], order)
@@ -238,7 +245,7 @@ class _Builder:
             parse_number(entry.get("collective_seq_id", entry.get("seq_id"))),
             parse_number(entry.get("p2p_seq_id")),
             parse_number(entry.get("op_id")),
-            _created_ns(entry),
+            parse_created(entry),
             parse_number(entry.get("time_discovered_started_ns")),
             parse_number(entry.get("time_discovered_completed_ns")),
         )
@@ -314,13 +321,6 @@ class _Builder:
             if key is not None:
                 self.frames[key] = frame
         return frame
-
-
-def _created_ns(entry: Mapping[str, Any]) -> int:
-    """PyTorch 2.2 wrote microseconds."""
-    if "time_created_us" in entry:
-        return parse_number(1000 * parse_number(entry["time_created_us"]))
-    return parse_number(entry.get("time_created_ns"))
 
 
 def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":

@@ -78,6 +78,13 @@ def parse_number(raw: Any, *, unset: int = 0) -> int:
     return number
 
 
+def parse_created(entry: Mapping[str, Any]) -> int:
+    """Read when an operation was issued, in nanoseconds. PyTorch 2.2 wrote microseconds."""
+    if "time_created_us" in entry:
+        return parse_number(1000 * parse_number(entry["time_created_us"]))
+    return parse_number(entry.get("time_created_ns"))
+
+
 def parse_text(raw: Any) -> str:
     """Read a text, cut to its bound; a number counts as one, anything else is empty."""
     return whole(raw[:MOST_TEXT]) if isinstance(raw, str) else str(raw)[:MOST_TEXT] if isinstance(raw, int) else ""

@@ -52,7 +52,7 @@ def load_plain(data: bytes) -> Any:
     """
     _check_opcodes(data)
     try:
-        return _PlainUnpickler(io.BytesIO(data), encoding="latin-1").load()
+        return _PlainUnpickler(io.BufferedReader(io.BytesIO(data), 1 << 20), encoding="latin-1").load()
     except UnreadableDump:
         raise
     except Exception as error:  # the C unpickler raises nearly every built-in error on malformed input

@@ -3,6 +3,7 @@
 import json
 import pickle
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 
 from shared.errors import UnreadableDump
 from shared.formats.recorder import fast_path as recorder_repeats
-from shared.formats.recorder.dump import parse_dump
+from shared.formats.recorder.dump import build_trace, parse_dump
 from shared.formats.recorder.fast_path import Repeats
 from shared.formats.recorder.fast_path_skeletons import Skeletons
+from shared.formats.recorder.like_entries import put_together
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
 from tests.bench.dumps import TorchPickle
@@ -118,11 +120,46 @@ def entries(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(entries())
-def test_both_ways_give_the_same(made: list[dict[str, Any]]) -> None:
-    """Python's own pickler memoises every list and so never writes the layout: its dumps take the slow way."""
-    slow = pickle.dumps(plain(dump(made)), protocol=2)
-    assert taken_out(slow) == 0
-    assert outcome(as_torch_writes(dump(made))) == outcome(slow)
+def test_all_ways_give_the_same(made: list[dict[str, Any]]) -> None:
+    """Python's own pickler memoises every list and so never writes the layout: its dumps are compared as values."""
+    value = plain(dump(made))
+    pickled = pickle.dumps(value, protocol=2)
+    assert taken_out(pickled) == 0
+    one_by_one = outcome(build_trace, value, Repeats())
+    assert outcome(parse_dump, as_torch_writes(dump(made))) == one_by_one
+    assert outcome(parse_dump, pickled) == one_by_one
+    assert outcome(parse_dump, pickle.dumps(value, protocol=4)) == one_by_one
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("op_id", "12"),
+        ("pg_id", True),
+        ("input_sizes", [[1.0]]),
+        ("input_sizes", [[[1]]]),
+        ("process_group", ["tp"]),
+        ("time_created_us", 5),
+        ("frames", "main"),
+        ("is_p2p", 1),
+    ],
+)
+def test_values_that_may_be_told_apart_wrongly_are_read_one_by_one(field: str, given: Any) -> None:
+    one = plain(entry())
+    like = [one | {"op_id": at} for at in range(3)]
+    found = put_together(like, most_parts=1_000)
+    assert found is not None
+    assert (found[0], list(found[1].order)) == ([like[0]], [0, 0, 0])
+    assert put_together([*like, one | {field: given}], most_parts=1_000) is None
+    assert put_together(like, most_parts=10) is None
+
+
+def test_one_list_in_a_million_places_is_not_looked_at_a_million_times() -> None:
+    sizes = [[1] * 60] * 60_000
+    one = plain(entry()) | {"input_sizes": sizes}
+    data = pickle.dumps(dump([one | {"op_id": at} for at in range(20_000)]), protocol=2)
+    with pytest.raises(UnreadableDump, match="parts in all"):
+        parse_dump(data)
 
 
 @given(entries(), st.sets(st.sampled_from(sorted(VALUES)), max_size=2), st.integers(0, 5))
@@ -135,7 +172,8 @@ def test_dumps_of_one_program_are_read_as_if_they_were_the_only_one(
         later = [shifted(one, 1_000 * rank) for one in [entry(), *made, entry(), entry()]]
         if rank == 3 and number < len(later):
             later[number] |= {key: entry()[key] for key in odd}
-        assert outcome(as_torch_writes(dump(later))) == outcome(pickle.dumps(plain(dump(later)), protocol=2))
+        one_by_one = outcome(build_trace, plain(dump(later)), Repeats())
+        assert outcome(parse_dump, as_torch_writes(dump(later))) == one_by_one
 
 
 def shifted(one: dict[str, Any], by: int) -> dict[str, Any]:
@@ -160,9 +198,9 @@ def test_a_skeleton_serves_ranks_that_differ_in_times_and_in_what_does_not_repea
     assert len(recorder_repeats._SKELETONS._kept) == 1
 
 
-def outcome(data: bytes) -> Trace | type[UnreadableDump]:
+def outcome(read: Callable[..., Trace], *given: Any) -> Trace | type[UnreadableDump]:
     try:
-        return parse_dump(data)
+        return read(*given)
     except UnreadableDump:
         return UnreadableDump
 
@@ -207,7 +245,9 @@ def test_fields_that_only_look_like_the_layout_are_read_by_their_names() -> None
 def test_a_stranger_among_the_entries_is_judged_as_without_repeats(stranger: Any) -> None:
     """A number in the list could pass for a repeat."""
     value = dump([entry(), entry(), stranger, entry()])
-    assert outcome(as_torch_writes(value)) == outcome(pickle.dumps(plain_deep(value), protocol=2))
+    assert outcome(parse_dump, as_torch_writes(value)) == outcome(
+        parse_dump, pickle.dumps(plain_deep(value), protocol=2)
+    )
 
 
 def plain_deep(value: Any) -> Any:
