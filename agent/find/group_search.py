@@ -1,13 +1,14 @@
 """Decides in whose memory process groups are looked for, and when again; remembers what was found.
 
 1. Asked are processes that have PyTorch loaded, once they show a sign of a process group: a thread of PyTorch's
-   own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or a socket, without which no ranks meet.
+   own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or of TensorPipe's, or a socket, without which no ranks meet.
 2. A fork of a rank has its parent's memory, and in it its parent's group: a DataLoader's worker is not searched, nor
    is the fork of a process that could not be searched yet. Parents come before their children. But one in which threads
    of a process group run, which no fork inherits, has a group of its own: rank 0 may have forked the others.
 3. Where there was no group, the next search waits for a new sign. New threads of PyTorch's are searched for at once;
    sockets come and go for other reasons, so that each time that nothing was found the next one waits longer.
-4. A process without a group that hosts a store may be waiting in it for the other ranks, as rank 0.
+4. A process without a group that hosts a store may be waiting in it for the other ranks, as rank 0; one that has
+   threads of TensorPipe's may be waiting for those that it is to call.
 5. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
    A process that has left its group remains the rank that it was.
 """
@@ -38,10 +39,13 @@ _LEAST_SHARE = 20
 _MOST_DOUBLINGS = 6
 """...and for twice as many each time that nothing was found, so often."""
 
-_GROUP_THREADS = ("pt_gloo_", "pt_nccl_")
-"""How names of threads begin that each process has of which a group was made in it."""
-_STORE_THREAD = "pt_tcpstore"
-"""How a thread's name begins that serves a store to other ranks; before PyTorch 2.5 threads have no names."""
+_CALL_THREADS = "TP_"
+"""How names of TensorPipe's threads begin, by which remote calls go."""
+_GROUP_THREADS = ("pt_gloo_", "pt_nccl_", _CALL_THREADS)
+"""How names of threads begin that each process has of which a group, or an agent for calls, was made in it."""
+_WAITING_THREADS = ("pt_tcpstore", _CALL_THREADS)
+"""How a thread's name begins that serves a store to other ranks, or their calls; before PyTorch 2.5 PyTorch's threads
+have no names."""
 
 Key = tuple[int, int]
 
@@ -199,7 +203,7 @@ class GroupSearch:
         threads = set()
         for tid in islice(self._procfs.tids(stat.pid), _MOST_THREADS):
             name = self._procfs.text(stat.pid, f"task/{tid}/comm", most=64)
-            if name.startswith("pt_"):
+            if name.startswith(("pt_", _CALL_THREADS)):
                 threads.add(f"{name} {tid}")
         return frozenset(threads)
 
@@ -219,7 +223,7 @@ class GroupSearch:
             above = self._searched_above(stat)
             copied = above.group if isinstance(above, _Searched) else None
             group = find_world(self._procfs, memory, regions, copied=copied)
-            if group is None and (not threads or any(thread.startswith(_STORE_THREAD) for thread in threads)):
+            if group is None and (not threads or any(thread.startswith(_WAITING_THREADS) for thread in threads)):
                 group = find_awaited(self._procfs, memory, regions)
         now = time.monotonic()
         fruitless = 0 if group is not None or before is None else before.fruitless + 1
