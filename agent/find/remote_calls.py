@@ -1,7 +1,7 @@
 """Finds the agent that makes a process a rank of a job whose ranks only call each other: torch.distributed.rpc.
 
 Such a rank has no process group. It has one `TensorPipeAgent`, to which a variable that libtorch_cpu.so exports leads
-once `init_rpc` has returned; until all ranks have come there is the object alone, whose constructor waits for them.
+from the end of `init_rpc` until the process leaves.
 
 Layout: rpc_agent.h and tensorpipe_agent.h in torch/csrc/distributed/rpc, 2.1 to 2.13. The rank stands at the front. The
 size follows the last of three stores that lie in the object side by side, and these are found by their vtables: what
@@ -31,18 +31,11 @@ class CallAgent(NamedTuple):
 
 
 def current_agent(memory: ProcessMemory, vtables: Vtables) -> CallAgent | None:
-    """Return the agent by which a process makes calls and is called; None where it has none, or not yet."""
+    """Return the agent by which a process makes calls and is called; None where it has none."""
     if vtables.current_agent is None:
         return None
     try:
-        return read_agent(memory, memory.word(vtables.current_agent), vtables)
-    except Unreadable:
-        return None
-
-
-def read_agent(memory: ProcessMemory, address: int, vtables: Vtables) -> CallAgent | None:
-    """Return the agent at an address, also one that is still being made; None where there is none."""
-    try:
+        address = memory.word(vtables.current_agent)
         if vtables.agent is None or memory.word(address) != vtables.agent:
             return None
         _, after_name = string(memory, address + _NAME_AT)

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agent.errors import Unavailable
-from agent.find.remote_calls import CallAgent, current_agent, read_agent
+from agent.find.remote_calls import current_agent
 from agent.find.torch_stores import (
     FIELDS_AT,
     LARGEST_SIZE,
@@ -65,7 +65,7 @@ class TorchGroup(NamedTuple):
     is_first: bool
     """Was it the first that the process made? That is the world."""
     is_awaited: bool = False
-    """Is there no more of it than the store, or the agent for calls, where the process waits until all have come?"""
+    """Is there no more of it than the store, where the process waits as rank 0 until all have come?"""
 
 
 def find_world(
@@ -93,9 +93,19 @@ def find_world(
                 raise Unavailable(Reason.TIMED_OUT, f"the memory of process {memory.pid} was not searched to its end")
             break
     world = max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)
-    agent = current_agent(memory, vtables)
-    called = None if agent is None else _called(vtables, agent)
+    called = _current(memory, vtables)
     return called if called is not None and called != copied and _is_wider(called, world) else world
+
+
+def find_called(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
+    """Return what a process is by its agent for calls, which takes no search; None where it has none. Raises Gone."""
+    vtables = find_vtables(memory, regions)
+    return None if vtables is None else _current(memory, vtables)
+
+
+def _current(memory: ProcessMemory, vtables: Vtables) -> TorchGroup | None:
+    agent = current_agent(memory, vtables)
+    return None if agent is None else TorchGroup(vtables, agent.address, agent.rank, agent.size, agent.store, False)
 
 
 def _is_wider(called: TorchGroup, world: TorchGroup | None) -> bool:
@@ -103,19 +113,14 @@ def _is_wider(called: TorchGroup, world: TorchGroup | None) -> bool:
     return world is None or (called.rank == world.rank and called.size > world.size)
 
 
-def _called(vtables: Vtables, agent: CallAgent, *, is_awaited: bool = False) -> TorchGroup:
-    return TorchGroup(vtables, agent.address, agent.rank, agent.size, agent.store, False, is_awaited)
-
-
 def find_awaited(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
     """Return the group for whose other ranks a process without any waits. Raises Gone."""
     vtables = find_vtables(memory, regions)
-    if vtables is None:
+    store = next((at for at, name in vtables.stores.items() if name == TCP), None) if vtables is not None else None
+    if vtables is None or store is None:
         return None
-    wanted = [at for at, name in vtables.stores.items() if name == TCP]
-    wanted += [] if vtables.agent is None else [vtables.agent]
-    for piece in _in_order(writable_data(regions)) if wanted else ():
-        result = search_words(procfs, memory, [piece], wanted, most_found=_MOST_GROUPS)
+    for piece in _in_order(writable_data(regions)):
+        result = search_words(procfs, memory, [piece], [store], most_found=_MOST_GROUPS)
         groups = (_awaited(memory, word.address, vtables) for word in result.found)
         found = next((group for group in groups if group is not None), None)
         if found is not None or not result.is_complete:
@@ -131,9 +136,7 @@ def is_still_there(memory: ProcessMemory, group: TorchGroup) -> bool:
     """Has the process not destroyed this group, or does it still wait for it? Raises as `find_world` does."""
     if group.is_awaited:
         return _awaited(memory, group.address, group.vtables) == group
-    agent = current_agent(memory, group.vtables)
-    called = None if agent is None else _called(group.vtables, agent)
-    return called == group or _group(memory, group.address, group.vtables) == group
+    return _current(memory, group.vtables) == group or _group(memory, group.address, group.vtables) == group
 
 
 def _in_order(regions: Sequence[MemoryRegion]) -> Iterator[MemoryRegion]:
@@ -164,9 +167,6 @@ def _group(memory: ProcessMemory, address: int, vtables: Vtables) -> TorchGroup 
 
 def _awaited(memory: ProcessMemory, address: int, vtables: Vtables) -> TorchGroup | None:
     """Step 5; None where the store is somebody else's, or does not wait, or something else only looks like one."""
-    agent = read_agent(memory, address, vtables)
-    if agent is not None:
-        return _called(vtables, agent, is_awaited=True) if agent != current_agent(memory, vtables) else None
     try:
         vtable, references = memory.words(address, 2)
         _, after = string(memory, address + FIELDS_AT)
