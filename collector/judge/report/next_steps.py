@@ -6,6 +6,7 @@ from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
 from collector.align.stacks.lock_files import lock_of, name_of_lock
 from collector.align.stacks.patterns import WaitsOn
+from collector.align.stacks.process_text import is_stopped
 from collector.judge.fault import Fault
 from collector.judge.report.advice import advice_of_fault, advice_of_lines
 from shared.answer.diagnosis import NextStep, StackEvidence
@@ -44,6 +45,7 @@ _BY_KIND = {
 
 _COMMANDS = {"torchrun": "torchrun", "slurm": "srun", "openmpi": "mpirun", "mvapich": "mpirun", "pmi": "mpirun"}
 """What starts a job, by the launcher whose variables its ranks have."""
+_MOST_RESUMED = 8
 _NEVER_STOPPED = "DTt"
 """States in which a process cannot be stopped once more: blocked in the kernel, stopped, traced."""
 _APART = "compare the code paths to these places: what branches on rank or data?"
@@ -64,6 +66,8 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
     lock = fault.lock or _polled_by(fault.culprits, observations)
     if lock is not None:
         steps = [_of_lock(lock) if fault.lock is None or not fault.culprits else _of_holders(lock, fault, observations)]
+    elif stopped := list(_of_stopped_children(fault, observations)):
+        steps = stopped
     elif cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH:
         steps = [NextStep(text=_BY_CAUSE[cause])]
     else:
@@ -91,6 +95,20 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
     if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.traces:
         steps += record_next_time(observations)
     return tuple(steps)
+
+
+def _of_stopped_children(fault: Fault, observations: Observations) -> Iterator[NextStep]:
+    """Resume the children of culprits that wait for them, where these were stopped by a signal."""
+    for rank in fault.culprits[:2]:
+        seen = observations.activities.get(rank)
+        if seen is None or not seen.child or not observations.roster.live:
+            continue
+        view = observations.roster.ranks[rank]
+        on = f" on {view.host}" if view.host else ""
+        pids = [child.process.pid for child in view.looks[-1].children if is_stopped(child.process)]
+        if pids:
+            what = f"resume the child that rank {rank}{on} waits for: a signal has stopped it"
+            yield NextStep(text=what, command=f"kill -CONT {' '.join(map(str, pids[:_MOST_RESUMED]))}")
 
 
 def _polled_by(ranks: tuple[int, ...], observations: Observations) -> PolledLock | None:
