@@ -3,9 +3,9 @@
 Such a rank has no process group. It has one `TensorPipeAgent`, to which a variable that libtorch_cpu.so exports leads
 from the end of `init_rpc` until the process leaves.
 
-Layout: rpc_agent.h and tensorpipe_agent.h in torch/csrc/distributed/rpc, 2.1 to 2.13. The rank stands at the front. The
-size follows the last of three stores that lie in the object side by side, and these are found by their vtables: what
-stands before them changes from version to version. A group that ranks may join and leave has no size, and is not told.
+Layout: rpc_agent.h and tensorpipe_agent.h in torch/csrc/distributed/rpc, tried with 2.13. The rank stands at the front.
+The size follows the last of three stores that lie in the object side by side. These are found by their vtables: what
+stands before them is made of many classes. A group that ranks may join and leave has no size, and is not told.
 """
 
 import struct

@@ -81,7 +81,7 @@ def find_world(
     vtables = find_vtables(memory, regions)
     if vtables is None:
         return None
-    found: list[TorchGroup] = []
+    called, found = _current(memory, vtables), list[TorchGroup]()
     for piece in _in_order(writable_data(regions)):
         result = search_words(procfs, memory, [piece], [vtables.group], most_found=_MOST_GROUPS)
         groups = (_group(memory, word.address, vtables) for word in result.found)
@@ -93,7 +93,6 @@ def find_world(
                 raise Unavailable(Reason.TIMED_OUT, f"the memory of process {memory.pid} was not searched to its end")
             break
     world = max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)
-    called = _current(memory, vtables)
     return called if called is not None and called != copied and _is_wider(called, world) else world
 
 
