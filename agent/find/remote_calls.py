@@ -11,7 +11,7 @@ stands before them is made of many classes. A group that ranks may join and leav
 import struct
 from typing import NamedTuple
 
-from agent.find.torch_stores import FIELDS_AT, LARGEST_SIZE, PREFIX, Implausible, Vtables, name_of, string, walk
+from agent.find.torch_stores import FIELDS_AT, LARGEST_SIZE, PREFIX, NoSuchObject, Vtables, name_of, string, walk
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 
 _NAME_AT = 24
@@ -46,7 +46,7 @@ def current_agent(memory: ProcessMemory, vtables: Vtables) -> CallAgent | None:
             return None
         _, end = walk(memory, last, vtables)
         return CallAgent(address, rank, size, name_of(memory, end, vtables))
-    except (Implausible, Unreadable):
+    except (NoSuchObject, Unreadable):
         return None
 
 
@@ -56,6 +56,6 @@ def _stores(memory: ProcessMemory, address: int, vtables: Vtables) -> tuple[int,
     words = [word for (word,) in struct.iter_unpack("<Q", data[: len(data) // 8 * 8])]
     found = [address + 8 * at for at, word in enumerate(words) if vtables.stores.get(word) == PREFIX][:_STORES]
     if len(found) < _STORES:
-        raise Implausible
+        raise NoSuchObject
     _, inner = string(memory, found[-1] + FIELDS_AT)
     return found[-1], inner + 8

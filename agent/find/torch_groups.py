@@ -31,7 +31,7 @@ from agent.find.torch_stores import (
     FIELDS_AT,
     LARGEST_SIZE,
     TCP,
-    Implausible,
+    NoSuchObject,
     Vtables,
     find_vtables,
     name_of,
@@ -160,7 +160,7 @@ def _group(memory: ProcessMemory, address: int, vtables: Vtables) -> TorchGroup 
         if not prefixes:
             return None
         return TorchGroup(vtables, address, rank, size, name_of(memory, end, vtables), prefixes[0] == _WORLD_PREFIX)
-    except (Implausible, Unreadable):
+    except (NoSuchObject, Unreadable):
         return None
 
 
@@ -174,5 +174,5 @@ def _awaited(memory: ProcessMemory, address: int, vtables: Vtables) -> TorchGrou
         if not waits or not 1 < size <= LARGEST_SIZE:
             return None
         return TorchGroup(vtables, address, 0, size, name_of(memory, address, vtables), False, is_awaited=True)
-    except (Implausible, Unreadable):
+    except (NoSuchObject, Unreadable):
         return None

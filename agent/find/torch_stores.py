@@ -29,7 +29,7 @@ _DEEPEST = 8
 _LONGEST_NAME = 255
 
 
-class Implausible(Exception):
+class NoSuchObject(Exception):
     """There is no such object."""
 
 
@@ -65,7 +65,7 @@ def find_vtables(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> Vtab
 def walk(memory: ProcessMemory, store: int, vtables: Vtables) -> tuple[list[bytes], int]:
     """Follow stores within stores; return their prefixes, the outermost first, and the store at the end.
 
-    Raises Implausible where that has no end, or Unreadable.
+    Raises NoSuchObject where that has no end, or Unreadable.
     """
     prefixes: list[bytes] = []
     for _ in range(_DEEPEST):
@@ -74,7 +74,7 @@ def walk(memory: ProcessMemory, store: int, vtables: Vtables) -> tuple[list[byte
         prefix, after = string(memory, store + FIELDS_AT)
         prefixes.append(prefix.rstrip(b"/"))
         store = memory.word(after)
-    raise Implausible
+    raise NoSuchObject
 
 
 def name_of(memory: ProcessMemory, store: int, vtables: Vtables) -> str | None:
@@ -90,13 +90,13 @@ def name_of(memory: ProcessMemory, store: int, vtables: Vtables) -> str | None:
 
 
 def string(memory: ProcessMemory, at: int) -> tuple[bytes, int]:
-    """Return a std::string and where the next field begins. Raises Implausible of one too long for PyTorch's names."""
+    """Return a std::string and where the next field begins. Raises NoSuchObject of one too long for PyTorch's names."""
     text, length = memory.words(at, 2)
     after = at + 32
     if length > _LONGEST_NAME:  # the older kind: a pointer to the text, which its length precedes
         length, after = memory.word(text - 24), at + 8
     if length > _LONGEST_NAME:
-        raise Implausible
+        raise NoSuchObject
     return memory.read(text, length), after
 
 

@@ -337,7 +337,7 @@ def _child_activity(child: Child) -> Activity | None:
         base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable", told=Told.NOT_SEEN)
         return _with_kernel(base, child.process) if child.process.state in "DTt" else None
     seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
-    if is_stopped(child.process):
+    if is_stopped(child.process) and runs(seen.frames, "_worker_loop"):
         return replace(_placed(seen, "stopped by a signal"), doing=Doing.OUTSIDE, cause=Cause.SIGNAL, may_pass=False)
     idle = seen.may_be_idle or (runs(seen.frames, "_worker_loop") and not runs(seen.frames, "fetch"))
     return None if idle or not seen.frames else seen

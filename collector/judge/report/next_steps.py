@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
+from collector.align.stacks.activity import blocked_children
 from collector.align.stacks.lock_files import lock_of, name_of_lock
 from collector.align.stacks.patterns import WaitsOn
 from collector.align.stacks.process_text import is_stopped
@@ -105,7 +106,8 @@ def _of_stopped_children(fault: Fault, observations: Observations) -> Iterator[N
             continue
         view = observations.roster.ranks[rank]
         on = f" on {view.host}" if view.host else ""
-        pids = [child.process.pid for child in view.looks[-1].children if is_stopped(child.process)]
+        blocked = (child.process for child, _ in blocked_children(view.looks[-1].children))
+        pids = [process.pid for process in blocked if is_stopped(process)]
         if pids:
             what = f"resume the child that rank {rank}{on} waits for: a signal has stopped it"
             yield NextStep(text=what, command=f"kill -CONT {' '.join(map(str, pids[:_MOST_RESUMED]))}")
