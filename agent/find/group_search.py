@@ -1,12 +1,13 @@
 """Decides in whose memory process groups are looked for, and when again; remembers what was found.
 
 1. Asked are processes that have PyTorch loaded, once they show a sign of a process group: a thread of PyTorch's
-   own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or a socket, without which no ranks meet.
+   own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or of TensorPipe's, or a socket, without which no ranks meet.
 2. A fork of a rank has its parent's memory, and in it its parent's group: a DataLoader's worker is not searched, nor
    is the fork of a process that could not be searched yet. Parents come before their children. But one in which threads
    of a process group run, which no fork inherits, has a group of its own: rank 0 may have forked the others.
 3. Where there was no group, the next search waits for a new sign. New threads of PyTorch's are searched for at once;
    sockets come and go for other reasons, so that each time that nothing was found the next one waits longer.
+   One that has threads of TensorPipe's and none of a group is not searched: a known place tells of its agent for calls.
 4. A process without a group that hosts a store may be waiting in it for the other ranks, as rank 0.
 5. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
    A process that has left its group remains the rank that it was.
@@ -21,7 +22,13 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.launchers import is_launcher
 from agent.find.processes import Lister, Listing
-from agent.find.torch_groups import TorchGroup, find_awaited, find_world, is_still_there
+from agent.find.torch_groups import (
+    TorchGroup,
+    find_awaited,
+    find_called,
+    find_world,
+    is_still_there,
+)
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
 from agent.proc.procfs import ProcFs, Stat
@@ -38,8 +45,10 @@ _LEAST_SHARE = 20
 _MOST_DOUBLINGS = 6
 """...and for twice as many each time that nothing was found, so often."""
 
-_GROUP_THREADS = ("pt_gloo_", "pt_nccl_")
-"""How names of threads begin that each process has of which a group was made in it."""
+_CALL_THREADS = "TP_"
+"""How names of TensorPipe's threads begin, by which remote calls go."""
+_GROUP_THREADS = ("pt_gloo_", "pt_nccl_", _CALL_THREADS)
+"""How names of threads begin that each process has of which a group, or an agent for calls, was made in it."""
 _STORE_THREAD = "pt_tcpstore"
 """How a thread's name begins that serves a store to other ranks; before PyTorch 2.5 threads have no names."""
 
@@ -82,7 +91,9 @@ class GroupSearch:
         return heir
 
     def due(self, listing: Listing, lister: Lister) -> list[Stat]:
-        """Return who is to be searched now: those without a launcher's variables first. Forgets who has gone."""
+        """Return who is to be searched now: those without a launcher's variables first, and of these those
+        in which a group's threads run: who only has a socket is searched to the end for nothing. Forgets who has gone.
+        """
         living = {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
         self._avoided &= living
         self._known = {key: known for key, known in self._known.items() if key in living}
@@ -97,7 +108,18 @@ class GroupSearch:
             if self._is_due(stat) and not is_launcher(lister.arguments(stat))
         ]
         self._unfinished = {key: stat for key, stat in self._unfinished.items() if key in map(_key, found)}
-        return sorted(found, key=lambda stat: (stat.pid in listing.candidates, stat.start_ticks, stat.pid))
+        sure = self._surely_ranks(found)
+        return sorted(found, key=lambda stat: (stat.pid in listing.candidates, _key(stat) not in sure, *_age(stat)))
+
+    def _surely_ranks(self, stats: Sequence[Stat]) -> set[Key]:
+        """Return those in which a group's threads run, and whom they were forked from, who is searched before them."""
+        sure: set[Key] = set()
+        for stat in stats:
+            key = _key(stat) if self._runs_group(stat) else None
+            while key is not None and key not in sure:
+                sure.add(key)
+                key = self._forked_from.get(key)
+        return sure
 
     def search(self, stats: Sequence[Stat], deadline: Deadline) -> None:
         """Search these processes until the deadline."""
@@ -199,7 +221,7 @@ class GroupSearch:
         threads = set()
         for tid in islice(self._procfs.tids(stat.pid), _MOST_THREADS):
             name = self._procfs.text(stat.pid, f"task/{tid}/comm", most=64)
-            if name.startswith("pt_"):
+            if name.startswith(("pt_", _CALL_THREADS)):
                 threads.add(f"{name} {tid}")
         return frozenset(threads)
 
@@ -218,7 +240,10 @@ class GroupSearch:
             regions = read_mappings(self._procfs, stat.pid)
             above = self._searched_above(stat)
             copied = above.group if isinstance(above, _Searched) else None
-            group = find_world(self._procfs, memory, regions, copied=copied)
+            group = find_called(memory, regions) if _only_calls(threads) else None
+            group = None if group == copied else group
+            if group is None:
+                group = find_world(self._procfs, memory, regions, copied=copied)
             if group is None and (not threads or any(thread.startswith(_STORE_THREAD) for thread in threads)):
                 group = find_awaited(self._procfs, memory, regions)
         now = time.monotonic()
@@ -227,6 +252,15 @@ class GroupSearch:
             group = before.group
         wait = (now - begun) * _LEAST_SHARE * 2 ** min(fruitless, _MOST_DOUBLINGS)
         self._known[_key(stat)] = _Searched(group, threads, sockets, now + wait, fruitless)
+
+
+def _only_calls(threads: frozenset[str]) -> bool:
+    names = [thread for thread in threads if thread.startswith(_GROUP_THREADS)]
+    return bool(names) and all(name.startswith(_CALL_THREADS) for name in names)
+
+
+def _age(stat: Stat) -> tuple[int, int]:
+    return stat.start_ticks, stat.pid
 
 
 def _key(stat: Stat) -> Key:

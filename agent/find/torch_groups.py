@@ -13,58 +13,50 @@ computes it. What every rank has, on every backend, is a `c10d::ProcessGroup`.
 5. Who has no group yet may be the rank 0 that waits for the others: it hosts the store where they meet, and does not
    leave the constructor of its `TCPStore` until all have come. No pointer counts a reference to the object until then;
    a launcher that only hosts a store does not wait.
+6. Who only makes remote calls has no group, but an agent for them, with a rank and a size (remote_calls.py). Where it
+   has both, the agent tells who it is if it knows more ranks and gives it the same number: some average their weights.
 
-Layout: ProcessGroup.hpp, PrefixStore.hpp, TCPStore.hpp and FileStore.hpp in torch/csrc/distributed/c10d, unchanged from
-2.1 to 2.14; wheels up to 2.5 have the older strings of libstdc++. What a process holds it may have made up: all is
-bounded, and whoever poses as a rank poses as one of their own jobs.
+Layout: ProcessGroup.hpp in torch/csrc/distributed/c10d, unchanged from 2.1 to 2.14; that of stores is in
+torch_stores.py. What a process holds it may have made up: all is bounded, and whoever poses as a rank poses as one of
+their own jobs.
 """
 
-import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agent.errors import Unavailable
-from agent.proc.memory.elf_symbols import find_vtable
-from agent.proc.memory.mappings import HEAP_PIECE, MemoryRegion, cut, loaded_files, writable_data
+from agent.find.remote_calls import current_agent
+from agent.find.torch_stores import (
+    FIELDS_AT,
+    LARGEST_SIZE,
+    TCP,
+    NoSuchObject,
+    Vtables,
+    find_vtables,
+    name_of,
+    string,
+    walk,
+)
+from agent.proc.memory.mappings import HEAP_PIECE, MemoryRegion, cut, writable_data
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 from agent.proc.memory.search import search_words
 from agent.proc.procfs import ProcFs
 from shared.missing import Reason
-
-_LIBRARY = re.compile(r"libtorch_cpu\.so")
-_GROUP, _PREFIX, _TCP, _FILE = "12ProcessGroup", "11PrefixStore", "8TCPStore", "9FileStore"
-"""Names of classes as the C++ ABI writes them."""
-
-_FIELDS_AT = 24
-"""In a store, behind the vtable, the reference counts and its timeout: the prefix, the address or the path."""
 
 _PIECE = 64 * 1024 * 1024
 """glibc begins the arenas of threads at multiples of this (HEAP_MAX_SIZE in malloc/arena.c), and none is larger."""
 _IMPORTED = 64 * 1024 * 1024
 """What the import of PyTorch 2.13 leaves in the heap; groups were found 12 to 34 MiB behind it."""
 _SOON_AFTER = 256 * 1024 * 1024
-_LARGEST_SIZE = 1 << 20
-_DEEPEST = 8
-"""Stores within stores: `0/`, `default_pg/`, and torchelastic's."""
-_LONGEST_NAME = 255
 _MOST_GROUPS = 4096
 _WORLD_PREFIX = b"0"
-
-
-class _Implausible(Exception):
-    """There is no such object."""
-
-
-class _Vtables(NamedTuple):
-    group: int
-    stores: Mapping[int, str]
 
 
 class TorchGroup(NamedTuple):
     """A process group as its own process has it."""
 
-    vtables: _Vtables
+    vtables: Vtables
     address: int
     rank: int
     size: int
@@ -79,17 +71,17 @@ class TorchGroup(NamedTuple):
 def find_world(
     procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion], *, copied: TorchGroup | None = None
 ) -> TorchGroup | None:
-    """Return the group of the world in a process that has mapped `regions`; None where it has no group.
+    """Return the group of the world in a process that has mapped `regions`, or its agent for calls; None: it has none.
 
     `copied`: the group of the rank that this process was forked from. Smaller groups in it may be that rank's, too.
 
     None as well where the limits of `memory` came before any was found. Raises Gone, or Unavailable where they came and
     only a smaller group was found by then: that is no world, and would give the process another rank than its own.
     """
-    vtables = _vtables(memory, regions)
+    vtables = find_vtables(memory, regions)
     if vtables is None:
         return None
-    found: list[TorchGroup] = []
+    called, found = _current(memory, vtables), list[TorchGroup]()
     for piece in _in_order(writable_data(regions)):
         result = search_words(procfs, memory, [piece], [vtables.group], most_found=_MOST_GROUPS)
         groups = (_group(memory, word.address, vtables) for word in result.found)
@@ -100,13 +92,30 @@ def find_world(
             if found and len(result.found) < _MOST_GROUPS:
                 raise Unavailable(Reason.TIMED_OUT, f"the memory of process {memory.pid} was not searched to its end")
             break
-    return max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)
+    world = max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)
+    return called if called is not None and called != copied and _is_wider(called, world) else world
+
+
+def find_called(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
+    """Return what a process is by its agent for calls, which takes no search; None where it has none. Raises Gone."""
+    vtables = find_vtables(memory, regions)
+    return None if vtables is None else _current(memory, vtables)
+
+
+def _current(memory: ProcessMemory, vtables: Vtables) -> TorchGroup | None:
+    agent = current_agent(memory, vtables)
+    return None if agent is None else TorchGroup(vtables, agent.address, agent.rank, agent.size, agent.store, False)
+
+
+def _is_wider(called: TorchGroup, world: TorchGroup | None) -> bool:
+    """Step 6."""
+    return world is None or (called.rank == world.rank and called.size > world.size)
 
 
 def find_awaited(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
     """Return the group for whose other ranks a process without any waits. Raises Gone."""
-    vtables = _vtables(memory, regions)
-    store = next((at for at, name in vtables.stores.items() if name == _TCP), None) if vtables is not None else None
+    vtables = find_vtables(memory, regions)
+    store = next((at for at, name in vtables.stores.items() if name == TCP), None) if vtables is not None else None
     if vtables is None or store is None:
         return None
     for piece in _in_order(writable_data(regions)):
@@ -124,21 +133,9 @@ def _is_own(group: TorchGroup, copied: TorchGroup | None) -> bool:
 
 def is_still_there(memory: ProcessMemory, group: TorchGroup) -> bool:
     """Has the process not destroyed this group, or does it still wait for it? Raises as `find_world` does."""
-    seen = _awaited if group.is_awaited else _group
-    return seen(memory, group.address, group.vtables) == group
-
-
-def _vtables(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> _Vtables | None:
-    """Step 1."""
-    for library in loaded_files(regions, _LIBRARY):
-        found = {
-            name: find_vtable(memory.read_some, library.base, f"_ZTVN4c10d{name}E".encode())
-            for name in (_GROUP, _PREFIX, _TCP, _FILE)
-        }
-        group, prefix = found[_GROUP], found[_PREFIX]
-        if group is not None and prefix is not None:
-            return _Vtables(group, {at: name for name, at in found.items() if at is not None})
-    return None
+    if group.is_awaited:
+        return _awaited(memory, group.address, group.vtables) == group
+    return _current(memory, group.vtables) == group or _group(memory, group.address, group.vtables) == group
 
 
 def _in_order(regions: Sequence[MemoryRegion]) -> Iterator[MemoryRegion]:
@@ -152,69 +149,30 @@ def _in_order(regions: Sequence[MemoryRegion]) -> Iterator[MemoryRegion]:
         yield from cut(region, _PIECE)
 
 
-def _group(memory: ProcessMemory, address: int, vtables: _Vtables) -> TorchGroup | None:
+def _group(memory: ProcessMemory, address: int, vtables: Vtables) -> TorchGroup | None:
     """Step 3; None where something else only looks like one."""
     try:
         vtable, _, store, numbers = memory.words(address, 4)
         rank, size = struct.unpack("<ii", struct.pack("<Q", numbers))
-        if vtable != vtables.group or not 0 <= rank < size <= _LARGEST_SIZE:
+        if vtable != vtables.group or not 0 <= rank < size <= LARGEST_SIZE:
             return None
-        prefixes, end = _walk(memory, store, vtables)
+        prefixes, end = walk(memory, store, vtables)
         if not prefixes:
             return None
-        return TorchGroup(vtables, address, rank, size, _name_of(memory, end, vtables), prefixes[0] == _WORLD_PREFIX)
-    except (_Implausible, Unreadable):
+        return TorchGroup(vtables, address, rank, size, name_of(memory, end, vtables), prefixes[0] == _WORLD_PREFIX)
+    except (NoSuchObject, Unreadable):
         return None
 
 
-def _awaited(memory: ProcessMemory, address: int, vtables: _Vtables) -> TorchGroup | None:
+def _awaited(memory: ProcessMemory, address: int, vtables: Vtables) -> TorchGroup | None:
     """Step 5; None where the store is somebody else's, or does not wait, or something else only looks like one."""
     try:
         vtable, references = memory.words(address, 2)
-        _, after = _string(memory, address + _FIELDS_AT)
+        _, after = string(memory, address + FIELDS_AT)
         _, server, _, _, size, is_known = memory.words(after, 6)
-        waits = vtables.stores.get(vtable) == _TCP and not references and server and is_known & 0xFF
-        if not waits or not 1 < size <= _LARGEST_SIZE:
+        waits = vtables.stores.get(vtable) == TCP and not references and server and is_known & 0xFF
+        if not waits or not 1 < size <= LARGEST_SIZE:
             return None
-        return TorchGroup(vtables, address, 0, size, _name_of(memory, address, vtables), False, is_awaited=True)
-    except (_Implausible, Unreadable):
+        return TorchGroup(vtables, address, 0, size, name_of(memory, address, vtables), False, is_awaited=True)
+    except (NoSuchObject, Unreadable):
         return None
-
-
-def _walk(memory: ProcessMemory, store: int, vtables: _Vtables) -> tuple[list[bytes], int]:
-    """Follow stores within stores; return their prefixes, the outermost first, and the store at the end."""
-    prefixes: list[bytes] = []
-    for _ in range(_DEEPEST):
-        if vtables.stores.get(memory.word(store)) != _PREFIX:
-            return prefixes, store
-        prefix, after = _string(memory, store + _FIELDS_AT)
-        prefixes.append(prefix.rstrip(b"/"))
-        store = memory.word(after)
-    raise _Implausible
-
-
-def _name_of(memory: ProcessMemory, store: int, vtables: _Vtables) -> str | None:
-    """Return where a job met, as it is told to people: without what cannot be printed."""
-    kind = vtables.stores.get(memory.word(store))
-    if kind == _TCP:
-        host, after = _string(memory, store + _FIELDS_AT)
-        return f"{_printable(host)}:{memory.word(after) & 0xFFFF}"
-    if kind == _FILE:
-        path, _ = _string(memory, store + _FIELDS_AT)
-        return _printable(path.rpartition(b"/")[2]) or None
-    return None
-
-
-def _string(memory: ProcessMemory, at: int) -> tuple[bytes, int]:
-    """Return a std::string and where the next field begins; a long one is none of PyTorch's names."""
-    text, length = memory.words(at, 2)
-    after = at + 32
-    if length > _LONGEST_NAME:  # the older kind: a pointer to the text, which its length precedes
-        length, after = memory.word(text - 24), at + 8
-    if length > _LONGEST_NAME:
-        raise _Implausible
-    return memory.read(text, length), after
-
-
-def _printable(text: bytes) -> str:
-    return "".join(character for character in text.decode(errors="replace") if character.isprintable())

@@ -148,8 +148,11 @@ def _alone_in_a_collective(
 
 
 def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
-    """Where most are outside, or have ended well, and a few wait, the few may be the odd ones: nobody is named."""
-    held = all(seen.cause in TELLING for seen in observations.seen(ranks))
+    """Where most are outside, or have ended well, and a few wait, the few may be the odd ones: nobody is named.
+
+    But for those who run calls of other ranks: whoever has called waits for them.
+    """
+    held = all(seen.cause in TELLING or seen.runs_call for seen in observations.seen(ranks))
     few_wait = kind is Kind.RANK_NOT_JOINED and len(ranks) > len(waiting) and not held
     return () if few_wait or ended_well(kind, ranks, len(waiting), observations) else ranks
 

@@ -39,7 +39,8 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         return Interpretation(Verdict.NOT_HUNG, work, state="running")
     recorded = fault.mismatch is not None
     at_once = fault.kind in _NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)
-    busy = not recorded and _takes_time(fault, suspects, observations)
+    may_take = not recorded and fault.kind is not Kind.RANK_STOPPED  # wherever it was stopped
+    busy = may_take and _takes_time(fault, suspects, observations)
     needed = motion.needed(busy=busy, at_once=at_once)
     phase = phase_at_work(suspects, observations) if busy else None
     if phase is not None:

@@ -18,8 +18,8 @@ from collector.align.stacks.patterns import (
     Told,
     WaitsOn,
 )
-from collector.align.stacks.process_text import NO_SYSCALL, process_in_words
-from collector.align.stacks.user_frames import is_user_frame
+from collector.align.stacks.process_text import NO_SYSCALL, is_stopped, process_in_words
+from collector.align.stacks.user_frames import is_user_frame, runs
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
 from shared.wire.snapshot import Child, PolledLock, Process
@@ -311,16 +311,13 @@ def blocked_children(children: Iterable[Child]) -> list[tuple[Child, Activity]]:
     return [(child, doing) for child in children if (doing := _child_activity(child)) is not None]
 
 
-def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, bool, int]:
-    """Of several children one that waits for other ranks comes first, then a worker that loads a batch, then one in
-    the user's code.
+def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, bool, bool, int]:
+    """Of several children one that was stopped comes first, then one that waits for other ranks, then a worker that
+    loads a batch, then one in the user's code.
     """
     child, doing = told
-    return not doing.waits_for_ranks, not _runs(doing, "_worker_loop"), doing.user is None, child.process.pid
-
-
-def _runs(seen: Activity, function: str) -> bool:
-    return any(frame.function.rpartition(".")[2] == function for frame in seen.frames)
+    apart = doing.user is None, child.process.pid
+    return not is_stopped(child.process), not doing.waits_for_ranks, not runs(doing.frames, "_worker_loop"), *apart
 
 
 def with_lock_file(seen: Activity, lock: PolledLock | None) -> Activity:
@@ -340,5 +337,7 @@ def _child_activity(child: Child) -> Activity | None:
         base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable", told=Told.NOT_SEEN)
         return _with_kernel(base, child.process) if child.process.state in "DTt" else None
     seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
-    idle = seen.may_be_idle or (_runs(seen, "_worker_loop") and not _runs(seen, "fetch"))
+    if is_stopped(child.process) and runs(seen.frames, "_worker_loop"):
+        return replace(_placed(seen, "stopped by a signal"), doing=Doing.OUTSIDE, cause=Cause.SIGNAL, may_pass=False)
+    idle = seen.may_be_idle or (runs(seen.frames, "_worker_loop") and not runs(seen.frames, "fetch"))
     return None if idle or not seen.frames else seen

@@ -18,6 +18,16 @@ NATIVE_FRAMES: tuple[FramePattern, ...] = (
     frame_row(Doing.WORK, Cause.COMMUNICATION, "in a gradient reduction", r"^c10d::(Reducer|Logger)::"),
     # c10d::Work::wait (libtorch_cpu.so); c10d::ProcessGroupNCCL::WorkNCCL::synchronizeInternal
     frame_row(Doing.WORK, Cause.COMMUNICATION, "waiting for a collective", r"^(c10d::(Work|ProcessGroup\w*)::|gloo::)"),
+    # torch::jit::PythonFutureWrapper::wait (libtorch_python.so): fut.wait() of rpc_async leaves no frame of Python's
+    # torch::distributed::rpc::PyRRef::toHere (libtorch_python.so)
+    # torch::distributed::autograd::DistEngine::execute (libtorch_cpu.so)
+    frame_row(
+        Doing.WORK,
+        Cause.COMMUNICATION,
+        "waiting for a remote procedure call",
+        r"^(torch::jit::PythonFutureWrapper::(wait|value)|torch::distributed::(rpc|autograd)::)",
+        waits_on=WaitsOn.UNRECORDED,
+    ),
     # ncclGroupEndInternal (libnccl.so.2); ncclLocalOpAppend (libnccl.so.2)
     frame_row(Doing.WORK, Cause.COMMUNICATION, "inside the communication library", r"^p?(nccl|rccl)[A-Z]"),
     # MPI_Allreduce (libmpi.so.40); PMPI_Barrier (libmpi.so.12); ompi_request_default_wait (libmpi.so.40)

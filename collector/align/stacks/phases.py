@@ -20,6 +20,7 @@ class Phase(StrEnum):
     IMPORT = "import"
     FIRST_STEP = "first_step"
     STORAGE = "storage"
+    DATA_SET = "data_set"
 
 
 ALLOWED_SECONDS = {
@@ -29,6 +30,7 @@ ALLOWED_SECONDS = {
     Phase.IMPORT: 300.0,  # a thousand ranks import from one NFS server
     Phase.FIRST_STEP: 600.0,  # NCCL's rendezvous, warm caches, the first compilation
     Phase.STORAGE: 300.0,  # a shard of the data that must be fetched first
+    Phase.DATA_SET: 1800.0,  # one rank tokenizes for all; Gloo's own timeout ends the others' wait then
 }
 """How long a healthy job may stand still in each."""
 
@@ -47,6 +49,10 @@ _MODULE_CALL = ("_call_impl", "torch/nn/modules/module.py")
 
 # map (datasets/arrow_dataset.py:3079); iflatmap_unordered (datasets/utils/py_utils.py:700): of all the job's data, once
 _PREPARES_DATA = re.compile(r"(^|-packages/)datasets/(arrow_dataset|builder|dataset_dict|load|utils/py_utils)\.py$")
+# map (datasets/arrow_dataset.py:3079), load_dataset (datasets/load.py): not `__getitem__`, which a training step calls
+_MAKES_DATA_SET = re.compile(
+    r"map|filter|_map_single|_prepare_split\w*|iflatmap_unordered|load_dataset|download_and_prepare|save_to_disk|sort"
+)
 
 
 class _Frame(Protocol):
@@ -62,8 +68,11 @@ class _Frame(Protocol):
 def phase_of_stack(frames: Sequence[_Frame]) -> Phase | None:
     """Return the phase that a stack shows, given outermost first: by the innermost function whose name tells.
 
-    Else a model that runs below a function without gradients is evaluated, or generates.
+    Whatever is below a call that makes a data set is a part of that. Else a model that runs below a function without
+    gradients is evaluated, or generates.
     """
+    if any(_makes_data_set(frame) for frame in frames):
+        return Phase.DATA_SET
     named = next(filter(None, map(_by_function, reversed(frames))), None)
     if named is not None:
         return named
@@ -78,6 +87,11 @@ def phase_of_stack(frames: Sequence[_Frame]) -> Phase | None:
 def prepares_data(frames: Sequence[_Frame]) -> bool:
     """Is a data set made ready before the job begins, which one rank does for all?"""
     return any(_PREPARES_DATA.search(frame.file) for frame in frames)
+
+
+def _makes_data_set(frame: _Frame) -> bool:
+    name = frame.function.rpartition(".")[2]
+    return _MAKES_DATA_SET.fullmatch(name) is not None and _PREPARES_DATA.search(frame.file) is not None
 
 
 def _is(frame: _Frame, wanted: tuple[str, str]) -> bool:

@@ -32,3 +32,8 @@ def process_in_words(process: Process) -> str:
     if process.tracer_pid:
         words += f", traced by pid {process.tracer_pid}"
     return words
+
+
+def is_stopped(process: Process) -> bool:
+    """Was it stopped by a signal? Wherever it was, it is idle in nothing."""
+    return process.state == "T"

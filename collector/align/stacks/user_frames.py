@@ -29,3 +29,8 @@ def is_standard_frame(frame: Frame) -> bool:
     """Is the frame in Python's own library, such as at the foot of every thread?"""
     short = _STDLIB_SHORT.search(frame.file) is not None and not frame.file.startswith("torch/")
     return short or _STANDARD.search(frame.file) is not None
+
+
+def runs(frames: Sequence[Frame], function: str) -> bool:
+    """Is a function of this name on a stack?"""
+    return any(frame.function.rpartition(".")[2] == function for frame in frames)

@@ -1,9 +1,13 @@
 """Next steps: real commands with the real pids and hosts in them."""
 
+from collections.abc import Iterator
+
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
+from collector.align.stacks.activity import blocked_children
 from collector.align.stacks.lock_files import lock_of, name_of_lock
 from collector.align.stacks.patterns import WaitsOn
+from collector.align.stacks.process_text import is_stopped
 from collector.judge.fault import Fault
 from collector.judge.report.advice import advice_of_fault, advice_of_lines
 from shared.answer.diagnosis import NextStep, StackEvidence
@@ -11,6 +15,7 @@ from shared.answer.words import Cause, Kind
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import WHY_NONE, copyable
+from shared.wire.setup import Setup
 from shared.wire.snapshot import PolledLock
 
 _BY_CAUSE = {
@@ -39,6 +44,9 @@ _BY_KIND = {
 }
 
 
+_COMMANDS = {"torchrun": "torchrun", "slurm": "srun", "openmpi": "mpirun", "mvapich": "mpirun", "pmi": "mpirun"}
+"""What starts a job, by the launcher whose variables its ranks have."""
+_MOST_RESUMED = 8
 _NEVER_STOPPED = "DTt"
 """States in which a process cannot be stopped once more: blocked in the kernel, stopped, traced."""
 _APART = "compare the code paths to these places: what branches on rank or data?"
@@ -59,6 +67,8 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
     lock = fault.lock or _polled_by(fault.culprits, observations)
     if lock is not None:
         steps = [_of_lock(lock) if fault.lock is None or not fault.culprits else _of_holders(lock, fault, observations)]
+    elif stopped := list(_of_stopped_children(fault, observations)):
+        steps = stopped
     elif cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH:
         steps = [NextStep(text=_BY_CAUSE[cause])]
     else:
@@ -84,8 +94,23 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
         on_culprits = [_where_it_shows(fault, observations)]
     steps += on_culprits
     if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.traces:
-        steps.append(record_next_time())
+        steps += record_next_time(observations)
     return tuple(steps)
+
+
+def _of_stopped_children(fault: Fault, observations: Observations) -> Iterator[NextStep]:
+    """Resume the children of culprits that wait for them, where these were stopped by a signal."""
+    for rank in fault.culprits[:2]:
+        seen = observations.activities.get(rank)
+        if seen is None or not seen.child or not observations.roster.live:
+            continue
+        view = observations.roster.ranks[rank]
+        on = f" on {view.host}" if view.host else ""
+        blocked = (child.process for child, _ in blocked_children(view.looks[-1].children))
+        pids = [process.pid for process in blocked if is_stopped(process)]
+        if pids:
+            what = f"resume the child that rank {rank}{on} waits for: a signal has stopped it"
+            yield NextStep(text=what, command=f"kill -CONT {' '.join(map(str, pids[:_MOST_RESUMED]))}")
 
 
 def _polled_by(ranks: tuple[int, ...], observations: Observations) -> PolledLock | None:
@@ -161,9 +186,20 @@ def about_job(text: str, *words: str, job: str | None) -> NextStep:
     return NextStep(text=text if command is not None else f"{text} ({WHY_NONE})", command=command)
 
 
-def record_next_time() -> NextStep:
-    """How to have a flight record the next time."""
-    return NextStep(
+def record_next_time(observations: Observations) -> Iterator[NextStep]:
+    """Yield how to have a flight record the next time; nothing where PyTorch is in none of the ranks."""
+    launchers = {view.identity.launcher for view in observations.roster.present() if view.identity is not None}
+    if "torchrun" not in launchers and _runs_no_torch(observations):
+        return
+    commands = {_COMMANDS[name] for name in launchers if name in _COMMANDS} or {"torchrun"}
+    yield NextStep(
         text="next time, start the job under the probe: its sequence numbers show which operation each rank is in",
-        command="unhang run -- torchrun …",
+        command=f"unhang run -- {min(commands)} …",
     )
+
+
+def _runs_no_torch(observations: Observations) -> bool:
+    """Was it seen what ranks have loaded, and was PyTorch never among it?"""
+    newest = (view.looks[-1].setup for view in observations.roster.present() if view.looks)
+    read = [setup for setup in newest if isinstance(setup, Setup) and setup.versions.python is not None]
+    return bool(read) and all(setup.versions.torch is None and setup.nccl_loaded is None for setup in read)

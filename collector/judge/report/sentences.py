@@ -68,6 +68,7 @@ _PHASES = {
     Phase.IMPORT: "importing modules",
     Phase.FIRST_STEP: "starting up",
     Phase.STORAGE: "reading data",
+    Phase.DATA_SET: "preparing a data set",
 }
 _NOT_JOINED = ("has not joined", "have not joined")
 _PREDICATES = {
@@ -145,7 +146,7 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
     steps = [_where_to_look(reading.unseen, observations) if reading.unseen else _again(reading, observations)]
     steps = [*_unread_in_c(observations), *steps, *advice_of_lines(observations)]
     if not observations.traces:
-        steps.append(record_next_time())
+        steps += record_next_time(observations)
     return tuple(steps)
 
 

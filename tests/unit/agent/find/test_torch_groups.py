@@ -233,6 +233,19 @@ def test_process_without_a_group_is_searched_once() -> None:
         assert not search.groups
 
 
+def test_who_runs_a_group_is_searched_before_who_only_has_a_socket() -> None:
+    """The latter, however old, is searched to its end for nothing, and the time may be over then."""
+    server = "listener = socket.create_server(('127.0.0.1', 0))\n"
+    with (
+        running(_IMPORTS + server + READY + "time.sleep(600)\n", env={}) as process,
+        spawning({}) as (_, launcher),
+    ):
+        search, lister = GroupSearch(ProcFs()), Lister(ProcFs())
+        due = search.due(lister.listing(frozenset()), lister)
+        ours = [stat for stat in due if stat.pid == process.pid or stat.parent_pid == launcher.pid]
+        assert [stat.parent_pid == launcher.pid for stat in ours] == [True, True, False]
+
+
 def test_group_is_sought_first_behind_what_the_import_fills() -> None:
     """So that a search ends after some dozen megabytes, however much the rank has in its heap by now."""
     filled = "kept = [bytes(1000) for _ in range(200_000)]\n"

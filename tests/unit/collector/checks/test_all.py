@@ -432,6 +432,7 @@ HEALTHY = {
     "an hour for a group of checkpoints": everywhere(
         recorder=Trace(groups=(Group(name="1", timeout_ms=2 * 3_600_000), Group(name="2")))
     ),
+    "what init_rpc gives its own group": everywhere(recorder=Trace(groups=(Group(name="", timeout_ms=2**31 - 1),))),
     "a rank that came late, and was waited for": job(
         rank(0, started_at=STARTED + 500), rank(1, recorder=recorded(STARTED + 510))
     ),

@@ -237,6 +237,24 @@ def test_evaluation_or_checkpoint_on_one_rank_is_given_its_time(stack: tuple[Fra
         assert each.verdict is Verdict.HUNG and each.findings[0].culprit_ranks == (2,)
 
 
+def test_data_set_that_one_rank_makes_for_all_is_given_its_time() -> None:
+    """Half an hour while it is at work; not where it stands still, nor for a step that reads from the data set."""
+    path = "/env/lib/python3.11/site-packages/datasets/arrow_dataset.py"
+    making, reading = (Frame(name, path, 3079) for name in ("Dataset.map", "Dataset.__getitem__"))
+
+    def told(called: Frame, *, after_seconds: float, cpu_share: float = 1.0) -> Diagnosis:
+        seen = ASLEEP | {2: Seen((USER, called, Frame("tokenize", "/srv/data.py", 9)), cpu_share=cpu_share)}
+        return diagnose(live_looks(stuck_on_two(), seen, after_seconds=after_seconds), Expected())
+
+    assert "may take 30 minutes" in told(making, after_seconds=1200.0).headline
+    hung = [
+        told(making, after_seconds=1800.0),
+        told(making, after_seconds=1200.0, cpu_share=0.0),
+        told(reading, after_seconds=1200.0),
+    ]
+    assert [ranks(each) for each in hung] == [[(Kind.RANK_NOT_JOINED, (2,))]] * 3
+
+
 def test_work_without_gradients_that_runs_no_model_is_like_any_other() -> None:
     """An optimizer's step is decorated in the same way."""
     stack = (USER, WITHOUT_GRADIENTS, Frame("step", "/srv/optimizer.py", 12))
@@ -269,6 +287,14 @@ def test_all_in_recv_is_a_deadlock_whoever_the_peers_are() -> None:
     diagnosis = diagnose(live_looks(Job({r: training(r) for r in range(4)}, PAIRS), same), Expected())
     assert ranks(diagnosis) == [(Kind.P2P_DEADLOCK, (0, 1, 2, 3))]
     assert diagnosis.findings[0].certainty is Certainty.SUSPECTED
+
+
+def test_a_rank_that_was_stopped_at_work_is_told_at_once() -> None:
+    """An import may take a minute, and a signal does not pass."""
+    importing = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1176)
+    stopped = ASLEEP | {2: Seen(frames=(USER, importing), state="T")}
+    diagnosis = diagnose(live_looks(stuck_on_two(), stopped, after_seconds=1.0), Expected())
+    assert ranks(diagnosis) == [(Kind.RANK_STOPPED, (2,))]
 
 
 def test_a_stopped_rank_is_told_as_stopped() -> None:

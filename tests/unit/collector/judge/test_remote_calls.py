@@ -43,16 +43,16 @@ def look(rank: int, at: float, *, calls: tuple[Frame, ...], wakes: bool) -> Rank
     )
 
 
-def diagnosed(times: Iterable[float], *, asleep: int | None) -> Diagnosis:
+def diagnosed(times: Iterable[float], *, asleep: int | None, all_asleep: bool = False) -> Diagnosis:
     """The verdict on a driver and three trainers, of which `asleep` reads its next batch and does not wake any more.
 
-    The others of a job that hangs wait for what the parameter server answers once all have called.
+    The others of a job that hangs wait for what the parameter server answers once all have called, or sleep as well.
     """
     looks = []
     for at in times:
         ranks = [look(0, at, calls=(), wakes=False)]
         for rank in (1, 2, 3):
-            calls = TRAINS if asleep in (None, rank) else UPDATES
+            calls = TRAINS if all_asleep or asleep in (None, rank) else UPDATES
             ranks.append(look(rank, at, calls=calls, wakes=asleep is None))
         looks.append(NodeSnapshot(host="a", taken_at_ns=BEGUN_NS + int(at * 1e9), ranks=tuple(ranks)))
     return judged(looks)
@@ -69,6 +69,14 @@ def test_trainer_that_all_wait_for_is_named() -> None:
     """And not the driver, which waits for futures."""
     answer = diagnosed((3600.0, 3606.0), asleep=2)
     assert [(one.kind, one.culprit_ranks) for one in answer.findings] == [(Kind.RANK_NOT_JOINED, (2,))]
+
+
+def test_trainers_that_a_driver_waits_for_are_named_though_they_are_most() -> None:
+    """All sleep in what it has called: it is not the odd one."""
+    answer = diagnosed((3600.0, 3606.0), asleep=1, all_asleep=True)
+    assert [(one.kind, one.culprit_ranks, one.victims) for one in answer.findings] == [
+        (Kind.RANK_NOT_JOINED, (1, 2, 3), "0")
+    ]
 
 
 def test_trainer_that_has_stood_still_for_a_moment_is_not() -> None:

@@ -64,6 +64,20 @@ def blocked(name: str, wchan: str, target: str | None = None, pid: int = 10) -> 
     return Process(pid=pid, state="S", name="python3", wchan=wchan, syscall=Syscall(name=name, fd=9, target=target))
 
 
+def test_a_child_that_a_signal_has_stopped_is_not_idle() -> None:
+    """It stands where one that waits for its next task does, and comes before one that is slow."""
+    stopped = Child(
+        process=blocked("poll", "do_signal_stop", pid=22).model_copy(update={"state": "T"}),
+        stacks=stacks(WORKER_LOOP, QUEUE_GET, pid=22),
+    )
+    slow = Child(
+        process=blocked("read", "anon_pipe_read", pid=21), stacks=stacks(WORKER_LOOP, FETCH, READ_SHARD, pid=21)
+    )
+    seen = activity_of(view(look(stacks(USER, LOADER), children=(slow, stopped))))
+    assert "child 22 (python3) is stopped by a signal" in seen.child
+    assert (seen.cause, seen.may_pass) == (Cause.DATALOADER, False)
+
+
 def test_a_rank_that_waits_for_its_dataloader_tells_which_worker_is_blocked_and_where() -> None:
     idle = Child(
         process=blocked("poll", "poll_schedule_timeout", pid=20), stacks=stacks(WORKER_LOOP, QUEUE_GET, pid=20)
