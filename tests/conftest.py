@@ -28,8 +28,11 @@ settings.load_profile("unhang")
 TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
 """What one worker takes as a whole: a cluster or a wheel that all tests share, and ranks of the same names."""
 
-ONE_BY_ONE = ("tests/system/live/", "tests/system/attacks/test_memory.py::")
-"""What workers take test by test: each takes long, and has no fixtures to share."""
+ONE_BY_ONE = (
+    *(f"tests/system/live/test_{name}.py::" for name in ("incidents", "locks", "survey", "verdicts", "watch")),
+    "tests/system/attacks/test_memory.py::",
+)
+"""What workers take test by test: each takes long, and shares no ranks with others."""
 
 _ADMINISTRATORS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
