@@ -22,6 +22,7 @@ from pathlib import Path
 from tests.build.processes.parcels import pair, receive, send
 from tests.system.live.becoming import Program, become, import_torch, run, show
 from tests.system.live.fork_launcher import with_ranks
+from tests.system.live.namespaces import go_beside
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -63,10 +64,20 @@ class ForkServer:
             )
 
     def start(
-        self, arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, output: int, ranks: int
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        directory: Path,
+        output: int,
+        ranks: int,
+        beside: int | None = None,
     ) -> Forked:
-        """Start a Python program that writes to the open file `output`; a module launches so many `ranks`."""
-        send(self._line, [Program(arguments, dict(environment), str(directory)), ranks], [output])
+        """Start a Python program that writes to the open file `output`; a module launches so many forked `ranks`.
+
+        `beside`: a process in whose namespaces it runs; what is given back then ends with it, outside of them.
+        """
+        send(self._line, [Program(arguments, dict(environment), str(directory)), ranks, beside], [output])
         pid, (handle,) = receive(self._line)
         return Forked(pid, handle)
 
@@ -93,7 +104,7 @@ def serve(line: socket.socket) -> Program:
     assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
     while True:
         try:
-            ((words, ranks), (output,)) = receive(line)
+            ((words, ranks, beside), (output,)) = receive(line)
         except EOFError:
             os._exit(0)
         program, (ours, theirs) = Program(*words), pair()
@@ -101,7 +112,7 @@ def serve(line: socket.socket) -> Program:
         if pid == 0:
             for end in (line, ours):
                 end.close()
-            return _forked(program, output, theirs, ranks)
+            return _forked(program, output, theirs, ranks, beside)
         theirs.close()
         _answer(line, ours, pid)
         os.close(output)
@@ -117,14 +128,16 @@ def _answer(line: socket.socket, child: socket.socket, pid: int) -> None:
     os.close(handle)
 
 
-def _forked(program: Program, output: int, line: socket.socket, ranks: int) -> Program:
+def _forked(program: Program, output: int, line: socket.socket, ranks: int, beside: int | None) -> Program:
     with line:
         receive(line)
+        if beside is not None:
+            go_beside(beside)
         os.setsid()
         become(program, (output, output))
         os.close(output)
         send(line, "here")
-    return with_ranks(program, ranks) if program.is_module else program
+    return with_ranks(program, ranks) if program.is_module and ranks else program
 
 
 if __name__ == "__main__":

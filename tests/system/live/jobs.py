@@ -158,15 +158,13 @@ class Job:
         if self.probe:
             environment["PYTHONPATH"] = probe_path()
         with open(self.directory / f"output-{self.mark[:8]}-{number}", "wb") as output:
-            if self._forked:
-                return fork_server().start(
-                    command.arguments,
-                    environment=environment,
-                    directory=REPOSITORY,
-                    output=output.fileno(),
-                    ranks=self._ranks,
-                )
-            return self._execute(command, environment, output.fileno())
+            start = self._fork if self._forked else self._execute
+            return start(command, environment, output.fileno())
+
+    def _fork(self, command: Command, environment: Mapping[str, str], output: int) -> Forked:
+        return fork_server().start(
+            command.arguments, environment=environment, directory=REPOSITORY, output=output, ranks=self._ranks
+        )
 
     def _execute(self, command: Command, environment: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
