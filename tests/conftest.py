@@ -30,6 +30,7 @@ TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
 
 ONE_BY_ONE = (
     *(f"tests/system/live/test_{name}.py::" for name in ("incidents", "locks", "survey", "verdicts", "watch")),
+    "tests/system/preflight/test_live.py::",
     "tests/system/attacks/test_memory.py::",
 )
 """What workers take test by test: each takes long, and shares no ranks with others."""

@@ -65,7 +65,7 @@ def test_a_host_that_never_reports_and_has_the_address_of_another(network: Netwo
     own, taken = network.addresses["n04"], network.addresses["n02"]
     network.hosts["n04"].ip(f"address del {own}/24 dev eth0", f"address add {taken}/24 dev eth0")
     others = [network.addresses[name] for name in ("n00", "n01", "n03")]
-    flags = ("--wait", "40", "--trial", "10", "--slow", "1000")
+    flags = ("--wait", "15", "--trial", "10", "--slow", "1000")
     with Preflight(network, tmp_path, *flags, without=["n04"], deadline=200.0) as preflight:
         preflight.wait_until_connected("n02")
         with talking(network.hosts["n04"], others, tmp_path):
@@ -81,7 +81,7 @@ def test_a_host_that_never_reports_and_has_the_address_of_another(network: Netwo
 def test_a_node_with_another_token(network: Network, tmp_path: Path) -> None:
     """It says so, and is not called bad: nothing is known of it."""
     on = {"n03": {"UNHANG_PREFLIGHT_TOKEN": "of-another-preflight-0123456789"}}
-    with Preflight(network, tmp_path, "--wait", "30", "--slow", "1000", on=on, deadline=200.0) as preflight:
+    with Preflight(network, tmp_path, "--wait", "15", "--slow", "1000", on=on, deadline=200.0) as preflight:
         ended = preflight.wait()
         assert preflight.guests["n03"].status == 1 and "the coordinator has another token" in preflight.said("n03")
     assert (ended.bad, ended.status) == (set(), 12), ended.said
