@@ -4,8 +4,8 @@ import ctypes
 import os
 import signal
 
-_OF_A_HOST = ("net", "uts", "ipc", "pid", "mnt")
-"""Those that tests/system/e2e makes for a host; the one of files comes last, for it takes /proc away."""
+_ENTERED = ("user", "net", "uts", "ipc", "pid", "mnt")
+"""The one of users gives the right to enter others; the one of files comes last, for it takes /proc away."""
 
 
 def go_beside(pid: int) -> None:
@@ -22,7 +22,7 @@ def have_children_beside(pid: int) -> None:
     """Enter a process's namespaces, in which all children of this process are born from now on."""
     namespaces = [
         os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        for name in _OF_A_HOST
+        for name in _ENTERED
         if os.readlink(f"/proc/{pid}/ns/{name}") != os.readlink(f"/proc/self/ns/{name}")
     ]
     library = ctypes.CDLL(None, use_errno=True)
