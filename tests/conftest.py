@@ -26,7 +26,7 @@ settings.register_profile(
 settings.load_profile("unhang")
 
 TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging", "tests/system/pages")
-"""What one worker takes as a whole: a cluster, a wheel or a browser that all tests share, and ranks of the same names."""
+"""What one worker takes as a whole: a cluster, a wheel or a browser for all its tests, and ranks of the same names."""
 
 ONE_BY_ONE = (
     *(f"tests/system/live/test_{name}.py::" for name in ("incidents", "locks", "survey", "verdicts", "watch")),
