@@ -26,14 +26,18 @@ settings.register_profile(
 )
 settings.load_profile("unhang")
 
-TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
-"""What one worker takes as a whole: a cluster or a wheel that all tests share, and ranks of the same names."""
+TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging", "tests/system/pages")
+"""What one worker takes as a whole: a cluster, a wheel or a browser for all its tests, and ranks of the same names."""
 
 _BY_TURNS = len(TOGETHER) + 1
 """Where in their order workers come to what is left: what waits and what computes."""
 
-ONE_BY_ONE = ("tests/system/live/", "tests/system/attacks/test_memory.py::")
-"""What workers take test by test: each takes long, and has no fixtures to share."""
+ONE_BY_ONE = (
+    *(f"tests/system/live/test_{name}.py::" for name in ("incidents", "locks", "survey", "verdicts", "watch")),
+    "tests/system/preflight/test_live.py::",
+    "tests/system/attacks/test_memory.py::",
+)
+"""What workers take test by test: each takes long, and shares no ranks with others."""
 
 _ADMINISTRATORS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 

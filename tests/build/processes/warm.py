@@ -4,8 +4,7 @@ Importing is most of what a short command costs. The fork has the arguments, var
 that it is given, and ends as a command does: by `cli.main.main`, through the interpreter's own end. Real interpreters
 stay wherever the start itself, a terminal or a signal is what a test is about, and in the tests of what is installed.
 
-Where another program has to start `unhang`, as sshd does, it gets a script in its place (`script`), which asks for a
-fork and lives as long as that: whoever looks for the command, or ends it, finds the script.
+Where another program has to start `unhang`, as sshd does, it gets a script in its place (`script`; see doors.py).
 """
 
 import gc
@@ -15,32 +14,19 @@ import pkgutil
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO, Any, NamedTuple
 
+from tests.build.processes.doors import Doors, take_order
 from tests.build.processes.parcels import pair, receive, send
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
-
-
-_SCRIPT = """#!{python} -IS
-import json, os, socket, sys
-with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
-    line.connect({address!r})
-    order = [sys.argv[1:], dict(os.environ), os.getcwd()]
-    socket.send_fds(line, [json.dumps(order).encode()], [0, 1, 2])
-    status = json.loads(line.recv(64) or b"-9")
-sys.exit(status if status >= 0 else 128 - status)
-"""
 
 
 class Done(NamedTuple):
@@ -104,12 +90,9 @@ class _Server:
 
     def script(self) -> str:
         """Have it answer those who are not its client, each at a line of its own."""
-        address = f"\0unhang-tests-{uuid.uuid4().hex}"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-            door.bind(address)
-            door.listen(128)
-            self._ask("listen", [door.fileno()])
-        return _SCRIPT.format(python=sys.executable, address=address)
+        found, _ = self._ask("script")
+        assert isinstance(found, str)
+        return found
 
     def _ask(self, question: object, files: Sequence[int] = ()) -> tuple[Any, list[int]]:
         with self._turn:
@@ -130,9 +113,12 @@ def _only_server() -> _Server:
 _STARTING = Lock()
 
 
+_CLI = "cli cli.commands cli.sources cli.tables cli.preflight cli.preflight.search cli.preflight.stages".split()
+
+
 def _import_all() -> None:
     """Import what commands import when they are called."""
-    for name in ("cli", "cli.commands", "cli.sources", "cli.tables", "agent", "collector", "collector.show.text"):
+    for name in (*_CLI, "agent", "collector", "collector.show.text"):
         package = importlib.import_module(name)
         for module in pkgutil.iter_modules(package.__path__, f"{name}."):
             if not module.name.endswith("__main__"):
@@ -145,7 +131,7 @@ def serve(line: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
-    doors: list[socket.socket] = []
+    doors = Doors()
     callers: set[int] = set()
     while True:
         (first, *_), _, _ = select.select([line, *doors], [], [])
@@ -155,16 +141,16 @@ def serve(line: socket.socket) -> None:
             with caller:
                 pid = os.fork()
                 if pid == 0:
-                    return _run_for(caller)
+                    return _become(*take_order(caller))
             callers.add(pid)
             continue
         try:
             order, streams = receive(line)
         except EOFError:
+            doors.close()
             os._exit(0)
-        if order == "listen":
-            doors += (socket.socket(fileno=stream) for stream in streams)
-            send(line, None)
+        if order == "script":
+            send(line, doors.open())
             continue
         if isinstance(order, int):
             send(line, os.waitstatus_to_exitcode(os.waitpid(order, 0)[1]))
@@ -177,27 +163,6 @@ def serve(line: socket.socket) -> None:
         send(line, pid, [handle])
         for file in (handle, *streams):
             os.close(file)
-
-
-def _run_for(caller: socket.socket) -> None:
-    """Run a command for a caller, which is killed when the caller is. Returns in the fork that is to run it."""
-    _, user, _ = struct.unpack("3i", caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    if user != os.geteuid():
-        os._exit(1)
-    order, streams = receive(caller)
-    pid = os.fork()
-    if pid == 0:
-        caller.close()
-        return _become(*order, streams)
-    for stream in streams:
-        os.close(stream)
-    handle = os.pidfd_open(pid)
-    ready, _, _ = select.select([handle, caller], [], [])
-    if handle not in ready:
-        os.kill(pid, signal.SIGKILL)
-    with suppress(OSError):
-        send(caller, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-    os._exit(0)
 
 
 def _become(arguments: Sequence[str], environment: Mapping[str, str], directory: str, streams: Sequence[int]) -> None:

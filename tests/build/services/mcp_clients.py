@@ -22,7 +22,7 @@ async def over_http(url: str, *, token: str | None = None, mode: str = "auto") -
 
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=60.0, trust_env=False) as http,
+        httpx2.AsyncClient(headers=headers, timeout=60.0, trust_env=False, verify=url.startswith("https")) as http,
         Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
     ):
         yield client

@@ -29,9 +29,12 @@ def cluster(may_make_hosts: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="package")
 def training(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterJob]:
-    """A job in which nothing is wrong."""
+    """A job in which nothing is wrong, with several steps between two looks."""
     directory = tmp_path_factory.mktemp("training")
-    with ClusterJob("healthy", cluster, directory=directory, name="training", launch=one_rendezvous(29501)) as job:
+    with ClusterJob(
+        "healthy", cluster, directory=directory, name="training", launch=one_rendezvous(29501),
+        environment={"UNHANG_TEST_STEP_SECONDS": "0.2"},
+    ) as job:  # fmt: skip
         yield job
 
 

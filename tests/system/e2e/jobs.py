@@ -1,19 +1,19 @@
-"""One job over several hosts: on each its launcher with two ranks, started as people start them by hand."""
+"""One job over several hosts: on each its launcher with two ranks, as people start them by hand, all of them forks."""
 
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.system.e2e.cluster import NODES, Cluster
-from tests.system.live.asking import unhang
-from tests.system.live.fork_launcher import FORK_LAUNCHER
+from tests.system.live.fork_server import Forked, fork_server
 from tests.system.live.jobs import START_SECONDS, Job
 from tests.system.live.launchers import Command, Plan
-from tests.system.live.truths import PROGRAMS
+from tests.system.live.truths import PROGRAMS, REPOSITORY
 
 RANKS_PER_NODE = 2
 WORLD = RANKS_PER_NODE * len(NODES)
@@ -21,10 +21,19 @@ LAST_CALL_SECONDS = 3
 
 
 class Start(NamedTuple):
-    """One command of a node, without the program, and the variables that it gets."""
+    """One command of a node, without the program, the variables that it gets, and how many ranks it forks."""
 
     arguments: tuple[str, ...]
     variables: Mapping[str, str]
+    ranks: int = 0
+
+
+@dataclass(frozen=True)
+class NodeCommand(Command):
+    """A command of a node: beside whom it runs there, and how many ranks it forks."""
+
+    beside: int
+    ranks: int
 
 
 Launch = Callable[[str, str], Iterable[Start]]
@@ -37,12 +46,13 @@ def ranks_of(node: str) -> frozenset[int]:
     return frozenset(range(first, first + RANKS_PER_NODE))
 
 
-def one_rendezvous(port: int, *, forking: bool = True) -> Launch:
-    """Return how torchrun starts one job of all nodes, which meets at the first; its ranks are forks of it or not."""
+def one_rendezvous(port: int, *, executing: Iterable[str] = ()) -> Launch:
+    """Return how torchrun starts one job of all nodes, which meets at the first; some nodes execute their ranks."""
 
     def launch(node: str, name: str) -> Iterator[Start]:
         whole = ("--nnodes", str(len(NODES)), "--node-rank", str(NODES.index(node)))
-        yield _torchrun(node, name, *whole, "--master-addr", NODES[0], "--master-port", str(port), forking=forking)
+        place = ("--master-addr", NODES[0], "--master-port", str(port))
+        yield _torchrun(node, name, *whole, *place, forking=node not in executing)
 
     return launch
 
@@ -61,22 +71,22 @@ def two_rendezvous(port: int) -> Launch:
 
 
 def two_masters(port: int) -> Launch:
-    """Return how a script of one's own starts ranks, and gives the last node itself as the master. None is forked."""
+    """Return how a script of one's own starts ranks, and gives the last node itself as the master."""
 
     def launch(node: str, _: str) -> Iterator[Start]:
         master = node if node == NODES[-1] else NODES[0]
         meeting = {"MASTER_ADDR": master, "MASTER_PORT": str(port), "WORLD_SIZE": str(WORLD)}
         for local_rank, rank in enumerate(sorted(ranks_of(node))):
             own = {"RANK": rank, "LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": RANKS_PER_NODE}
-            yield Start((sys.executable,), {**meeting, **{key: str(value) for key, value in own.items()}})
+            yield Start((), {**meeting, **{key: str(value) for key, value in own.items()}})
 
     return launch
 
 
 def _torchrun(node: str, name: str, *options: str, forking: bool) -> Start:
-    python = (sys.executable, str(FORK_LAUNCHER), str(RANKS_PER_NODE)) if forking else (sys.executable,)
-    command = (*python, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS_PER_NODE))
-    return Start((*command, "--rdzv-id", name, "--local-addr", node, *options), {})
+    command = ("-m", "torch.distributed.run", "--nproc-per-node", str(RANKS_PER_NODE))
+    ranks = RANKS_PER_NODE if forking else 0
+    return Start((*command, "--rdzv-id", name, "--local-addr", node, *options), {}, ranks)
 
 
 class ClusterJob(Job):
@@ -96,7 +106,9 @@ class ClusterJob(Job):
         on: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`ready` ranks say that they are; `on` are variables of one node, the others are everybody's."""
-        super().__init__(program, directory=directory, ranks=WORLD, launch="torchrun", name=name, recorded=True)
+        super().__init__(
+            program, directory=directory, ranks=WORLD, launch="torchrun", name=name, probe=True, forked=True
+        )
         self._expected_lines = ready
         self._cluster = cluster
         self._script = script or PROGRAMS / f"{program}.py"
@@ -129,10 +141,22 @@ class ClusterJob(Job):
         for rank in ranks:
             os.kill(pids[rank], number)
 
-    def _command(self, node: str, start: Start, variables: Mapping[str, str]) -> Command:
+    def _command(self, node: str, start: Start, variables: Mapping[str, str]) -> NodeCommand:
         """Let a node have folders of its own where hosts have them: numbers of processes are unique on a host alone."""
         private = self.directory / node
         private.mkdir(exist_ok=True)
         own = {"TMPDIR": str(private), "UNHANG_PROBE_DIR": str(private / "unhang")}
-        command = unhang("run", "--", *start.arguments, str(self._script))
-        return Command(self._cluster.host(node).inside(*command), {**own, **start.variables, **variables})
+        arguments = (sys.executable, *start.arguments, str(self._script))
+        beside = self._cluster.host(node).pid
+        return NodeCommand(arguments, {**own, **start.variables, **variables}, beside, start.ranks)
+
+    def _fork(self, command: Command, environment: Mapping[str, str], output: int) -> Forked:
+        assert isinstance(command, NodeCommand)
+        return fork_server().start(
+            command.arguments,
+            environment=environment,
+            directory=REPOSITORY,
+            output=output,
+            ranks=command.ranks,
+            beside=command.beside,
+        )

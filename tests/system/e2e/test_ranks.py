@@ -40,12 +40,12 @@ def test_the_ranks_of_a_host_are_killed(cluster: Cluster, tmp_path: Path) -> Non
 def test_an_interface_that_one_host_has_not(cluster: Cluster, tmp_path: Path) -> None:
     """Its ranks fail where the others wait for them: they are told as ended, on their host.
 
-    They are not forked: forks would fail before any agent has seen them.
+    Theirs are real interpreters: forks would fail before any agent has seen them.
     """
     lost = ranks_of("node2")
     with ClusterJob(
         "second_node_never_came", cluster, directory=tmp_path, name="misnamed",
-        launch=one_rendezvous(29504, forking=False),
+        launch=one_rendezvous(29504, executing=["node2"]),
         on={"node2": {"GLOO_SOCKET_IFNAME": "eth9"}},
     ) as job:  # fmt: skip
         told = cluster.until(job.name, lambda told: told.diagnosis.verdict is Verdict.HUNG)

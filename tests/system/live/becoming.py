@@ -25,7 +25,7 @@ _LIBC.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 
 class Program(NamedTuple):
-    """What to run: the command line of a Python that gets a script, or `-m` and a module, with its variables."""
+    """What to run: the command line of a Python that gets a script, `-m` and a module, or `-c` and code; variables."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
@@ -45,9 +45,9 @@ def import_torch() -> None:
 def become(program: Program, streams: Sequence[int]) -> None:
     """Turn this process, which has one thread, into one that was started for `program`; `run` then runs it.
 
-    The open files `streams` become standard output and standard error.
+    The open files `streams` become its standard streams: all, or standard output and standard error.
     """
-    for number, stream in enumerate(streams, start=1):
+    for number, stream in enumerate(streams, start=3 - len(streams)):
         os.dup2(stream, number)
     os.chdir(program.directory)
     folders = os.environ.get("PYTHONPATH", "")
@@ -67,6 +67,9 @@ def run(program: Program) -> None:
         sys.argv = list(program.arguments[2:])
         sys.path[0] = program.directory
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    elif program.arguments[1] == "-c":
+        sys.argv = list(program.arguments[1:])
+        exec(compile(program.arguments[2], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the test's own
     else:
         sys.argv = list(program.arguments[1:])
         sys.path[0] = str(Path(sys.argv[0]).parent)

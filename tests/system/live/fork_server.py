@@ -19,6 +19,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from tests.build.processes.doors import Doors, take_order
+from tests.build.processes.namespaces import go_beside
 from tests.build.processes.parcels import pair, receive, send
 from tests.system.live.becoming import Program, become, import_torch, run, show
 from tests.system.live.fork_launcher import with_ranks
@@ -63,12 +65,29 @@ class ForkServer:
             )
 
     def start(
-        self, arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, output: int, ranks: int
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        directory: Path,
+        output: int,
+        ranks: int,
+        beside: int | None = None,
     ) -> Forked:
-        """Start a Python program that writes to the open file `output`; a module launches so many `ranks`."""
-        send(self._line, [Program(arguments, dict(environment), str(directory)), ranks], [output])
+        """Start a Python program that writes to the open file `output`; a module launches so many forked `ranks`.
+
+        `beside`: a process in whose namespaces it runs; what is given back then ends with it, outside of them.
+        """
+        send(self._line, [Program(arguments, dict(environment), str(directory)), ranks, beside], [output])
         pid, (handle,) = receive(self._line)
         return Forked(pid, handle)
+
+    def script(self) -> str:
+        """Return a script that is a Python with torch, as long as this process lives; it takes `-c` and a program."""
+        send(self._line, None)
+        found, _ = receive(self._line)
+        assert isinstance(found, str)
+        return found
 
 
 @cache
@@ -91,17 +110,31 @@ def serve(line: socket.socket) -> Program:
     show(Program(("unhang", "fork-server"), dict(os.environ), os.getcwd()))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody is to stay behind as a zombie
     assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
+    doors = Doors()
     while True:
+        (first, *_), _, _ = select.select([line, *doors], [], [])
+        if first is not line:
+            caller, _ = first.accept()
+            with caller:
+                if os.fork() == 0:
+                    line.close()
+                    return _called(caller)
+            continue
         try:
-            ((words, ranks), (output,)) = receive(line)
+            order, streams = receive(line)
         except EOFError:
+            doors.close()
             os._exit(0)
+        if order is None:
+            send(line, doors.open())
+            continue
+        (words, ranks, beside), (output,) = order, streams
         program, (ours, theirs) = Program(*words), pair()
         pid = os.fork()
         if pid == 0:
             for end in (line, ours):
                 end.close()
-            return _forked(program, output, theirs, ranks)
+            return _forked(program, output, theirs, ranks, beside)
         theirs.close()
         _answer(line, ours, pid)
         os.close(output)
@@ -117,14 +150,27 @@ def _answer(line: socket.socket, child: socket.socket, pid: int) -> None:
     os.close(handle)
 
 
-def _forked(program: Program, output: int, line: socket.socket, ranks: int) -> Program:
+def _called(caller: socket.socket) -> Program:
+    """Return what a script was executed for, in a fork that looks like it."""
+    order = take_order(caller)
+    words = [sys.executable, *(word for word in order.words if word != "-u")]  # streams are not buffered here anyway
+    program = Program(words, order.environment, order.directory)
+    become(program, order.streams)
+    for stream in order.streams:
+        os.close(stream)
+    return program
+
+
+def _forked(program: Program, output: int, line: socket.socket, ranks: int, beside: int | None) -> Program:
     with line:
         receive(line)
+        if beside is not None:
+            go_beside(beside)
         os.setsid()
         become(program, (output, output))
         os.close(output)
         send(line, "here")
-    return with_ranks(program, ranks) if program.is_module else program
+    return with_ranks(program, ranks) if program.is_module and ranks else program
 
 
 if __name__ == "__main__":

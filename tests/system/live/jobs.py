@@ -54,6 +54,7 @@ class Job:
         environment: Mapping[str, str] | None = None,
         wrapper: tuple[str, ...] = (),
         forked: bool = False,
+        beside: int | None = None,
         recorded: bool = False,
     ) -> None:
         """Prepare to run `program` of tests/programs; `directory` receives its output and must exist.
@@ -62,7 +63,7 @@ class Job:
         and without the probe nothing tells what a rank has issued, as with older versions.
         `wrapper` stands before each command, as `unhang run --` does. Where `forked`, its processes are forks
         of one that has torch, which costs a fifth: see fork_server.py for what is lost by that. A kernel that
-        cannot do it executes them.
+        cannot do it executes them. `beside`: a process in whose namespaces forks run.
         """
         self.truth = read_truth(program)
         self.mark = uuid.uuid4().hex
@@ -76,6 +77,7 @@ class Job:
         self._ranks = ranks
         assert not (forked and wrapper), "a fork is not what a wrapper starts"
         self._forked = forked and can_show()
+        self._beside = beside
         self._launched: list[subprocess.Popen[bytes] | Forked] = []
         absent = tuple(self.truth.get("absent", ()))
         order = Order(PROGRAMS / f"{program}.py", ranks, name or f"{program}-{self.mark[:8]}", absent)
@@ -158,15 +160,18 @@ class Job:
         if self.probe:
             environment["PYTHONPATH"] = probe_path()
         with open(self.directory / f"output-{self.mark[:8]}-{number}", "wb") as output:
-            if self._forked:
-                return fork_server().start(
-                    command.arguments,
-                    environment=environment,
-                    directory=REPOSITORY,
-                    output=output.fileno(),
-                    ranks=self._ranks,
-                )
-            return self._execute(command, environment, output.fileno())
+            start = self._fork if self._forked else self._execute
+            return start(command, environment, output.fileno())
+
+    def _fork(self, command: Command, environment: Mapping[str, str], output: int) -> Forked:
+        return fork_server().start(
+            command.arguments,
+            environment=environment,
+            directory=REPOSITORY,
+            output=output,
+            ranks=self._ranks,
+            beside=self._beside,
+        )
 
     def _execute(self, command: Command, environment: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(

@@ -1,12 +1,11 @@
 """Real jobs of which nothing is left but what torch and Gloo have written: the right rank is named by that alone."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.system.live.asking import Reply, diagnose
-from tests.system.live.fork_launcher import FORK_LAUNCHER
+from tests.system.live.fork_server import fork_server
 from tests.system.live.launchers import Order, common_environment, torchrun
 from tests.system.live.truths import PROGRAMS
 
@@ -16,25 +15,22 @@ LIFETIME_SECONDS = 110
 
 
 def run_to_its_end(program: str, directory: Path, **environment: str) -> None:
-    """Run a program under torchrun, which ends it when the first rank fails; each rank's log goes below `directory`.
-
-    Its ranks are forks of it (fork_launcher.py), and their streams are what it gives them.
-    """
+    """Run a program under torchrun, which ends it when the first rank fails; each rank's log goes below `directory`."""
     (command,) = torchrun(Order(PROGRAMS / f"{program}.py", 4, f"logs-{program}")).commands
+    python, *module, script = command.arguments
     kept = ("--redirects", "3", "--log-dir", str(directory / "logs"))
-    python, *torchrun_and_options = command.arguments
-    arguments = (python, str(FORK_LAUNCHER), "4", *torchrun_and_options[:2], *kept, *torchrun_and_options[2:])
     told = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "UNHANG_TEST_LIFETIME": str(LIFETIME_SECONDS), **environment}
-    done = subprocess.run(
-        arguments,
-        cwd=directory,
-        env=common_environment(directory) | told,
-        capture_output=True,
-        text=True,
-        timeout=LIFETIME_SECONDS + 20,
-        check=False,
-    )
-    assert done.returncode != 0, done.stderr
+    with open(directory / "output", "wb") as output:
+        launcher = fork_server().start(
+            (python, *module, *kept, script),
+            environment=common_environment(directory) | told,
+            directory=directory,
+            output=output.fileno(),
+            ranks=4,
+        )
+    launcher.wait(LIFETIME_SECONDS + 20)
+    said = (directory / "output").read_text()
+    assert "ChildFailedError" in said, said
 
 
 def judged_logs_of(directory: Path) -> Reply:

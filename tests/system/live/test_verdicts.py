@@ -4,11 +4,15 @@ These are a third of the programs; `python -m tests.system.live.zoo` runs all of
 """
 
 import json
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.build.processes.memory_groups import memory_group
+from tests.system.e2e.hosts import only_child
 from tests.system.live.asking import Reply, diagnose, unhang
 from tests.system.live.jobs import Job
 from tests.system.live.truths import Mode, Truth, read_truth
@@ -94,28 +98,40 @@ def test_any_rank_can_be_the_one(faulty_rank: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("launch", ["accelerate", "direct", "slurm", "open_mpi"])
 def test_ranks_are_found_whoever_launched_them(launch: str, tmp_path: Path) -> None:
     """Each launcher says in its own variables who is which rank, and what the job is called."""
-    # Those two give nothing but variables, as does `open_mpi` here, whose ranks are executed.
-    forked = launch in ("slurm", "direct")
+    forked = launch != "accelerate"  # the others give nothing but variables
     with Job("asleep_before_collective", directory=tmp_path, launch=launch, forked=forked) as job:
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of("asleep_before_collective", "bare"), reply)
     assert pids_named(reply) == {job.ranks[2]}
 
 
-CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--mount", "--fork", "--mount-proc")
+@pytest.fixture
+def container() -> Iterator[int]:
+    """A container without anything in it but this process."""
+    own = ("unshare", "--user", "--map-root-user", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
+    with subprocess.Popen((*own, "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as outer:
+        assert outer.stdin is not None and outer.stdout is not None
+        outer.stdin.write("here\n")
+        outer.stdin.flush()
+        assert outer.stdout.readline() == "here\n"
+        yield only_child(outer.pid)
+        outer.stdin.close()
 
 
-def test_a_job_in_a_container_is_judged_from_its_node(tmp_path: Path) -> None:
+def test_a_job_in_a_container_is_judged_from_its_node(container: int, tmp_path: Path) -> None:
     """Its processes have other numbers in there, and other users."""
-    with Job("asleep_before_collective", directory=tmp_path, wrapper=CONTAINER) as job:
+    with Job("asleep_before_collective", directory=tmp_path, beside=container, forked=True, recorded=True) as job:
         reply = diagnose(job.name, directory=tmp_path)
+        (culprit,) = pids_named(reply)
+        for namespace in ("pid", "user", "mnt"):
+            assert os.readlink(f"/proc/{culprit}/ns/{namespace}") == os.readlink(f"/proc/{container}/ns/{namespace}")
+            assert os.readlink(f"/proc/{culprit}/ns/{namespace}") != os.readlink(f"/proc/self/ns/{namespace}")
     assert_right(Truth.of("asleep_before_collective", "memory"), reply)
 
 
-def test_what_a_container_hides_from_its_node_is_said(tmp_path: Path) -> None:
+def test_what_a_container_hides_from_its_node_is_said(container: int, tmp_path: Path) -> None:
     """Without a record native frames alone show that ranks wait for each other, and they can be read inside."""
-    environment = {"TORCH_FR_BUFFER_SIZE": "0"}
-    with Job("async_work_handles", directory=tmp_path, wrapper=CONTAINER, environment=environment) as job:
+    with Job("async_work_handles", directory=tmp_path, beside=container, forked=True) as job:
         reply = diagnose(job.name, directory=tmp_path)
     assert reply.answer["verdict"] == "cannot_tell"
     advice = reply.answer["next_steps"][0]["text"]

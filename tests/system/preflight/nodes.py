@@ -13,14 +13,18 @@ import psutil
 import pytest
 
 from shared.answer.preflight import NodeState, PreflightReport
+from tests.build.processes import warm
 from tests.needed import skip_without
 from tests.system.e2e.cluster import lacking_for_hosts
 from tests.system.e2e.hosts import Guest, Host
 from tests.system.e2e.network import Network
 from tests.system.live.asking import unhang
+from tests.system.live.fork_server import fork_server
 
 TOKEN = "of-these-tests-alone-0123456789"
 END_SECONDS = 240.0
+INSTANT_SECONDS = 5.0
+"""On a busy machine."""
 
 
 def names(count: int) -> tuple[str, ...]:
@@ -65,25 +69,34 @@ class Preflight:
         on: Mapping[str, Mapping[str, str]] | None = None,
         without: Iterable[str] = (),
         deadline: float = 200.0,
+        forked: bool = False,
     ) -> None:
-        """`on`: variables of some nodes; `without`: nodes on which nothing is started."""
+        """`on`: variables of some nodes; `without`: nodes on which nothing is started.
+
+        `forked`: each node's `unhang`, and the Python that runs its trials, are forks of processes that have imported
+        all they need; a guest is then the script that has asked for one (tests/build/processes/doors.py).
+        """
         self._directory = directory
         self._nodes = list(network.hosts)
         self.deadline = deadline
         self.began = time.monotonic()
         self.guests: dict[str, Guest] = {}
         first = self._nodes[0]
+        python, program = sys.executable, unhang("preflight")
+        if forked:
+            python = _executable(directory / "python", fork_server().script())
+            program = (_executable(directory / "unhang", warm.script()), "preflight")
         for number, name in enumerate(self._nodes):
             if name in set(without):
                 continue
             private = directory / name
             private.mkdir()
             fixed = ("--node", str(number), "--nodes", str(len(self._nodes)), "--coordinator", f"{first}:8473")
-            limits = ("--deadline", f"{deadline:g}", "--python", sys.executable, "--json")
+            limits = ("--deadline", f"{deadline:g}", "--python", python, "--json")
             out = ("--out", str(directory / "out")) if number == 0 else ()
             variables = {"UNHANG_PREFLIGHT_TOKEN": TOKEN, "TMPDIR": str(private), "OMP_NUM_THREADS": "1"}
             self.guests[name] = network.hosts[name].start(
-                unhang("preflight", *fixed, *limits, *out, *flags),
+                (*program, *fixed, *limits, *out, *flags),
                 output=directory / f"{name}.log",
                 environment=_plain() | variables | dict((on or {}).get(name, {})),
             )
@@ -130,17 +143,34 @@ class Preflight:
         return Ended(PreflightReport.model_validate_json(report.read_bytes()), first.status, said, took)
 
     def left_behind(self, *, ended: Iterable[str]) -> list[str]:
-        """Return what still runs of the nodes that should have ended, after they had time to."""
+        """Return what still runs of the nodes that should have ended, after they had time to.
+
+        A fork ends an instant after the script in whose place it runs.
+        """
         until = time.monotonic() + END_SECONDS
         while any(self.guests[name].lives for name in ended) and time.monotonic() < until:
             time.sleep(0.05)
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                home = process.environ().get("TMPDIR", "")
-                if any(home == str(self._directory / name) for name in ended):
-                    found.append(" ".join(process.cmdline())[:80])
+        homes = {str(self._directory / name) for name in ended}
+        until = time.monotonic() + INSTANT_SECONDS
+        while (found := _at_home_in(homes)) and time.monotonic() < until:
+            time.sleep(0.05)
         return found
+
+
+def _at_home_in(folders: set[str]) -> list[str]:
+    """Return the commands that have been told to put their files there."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("TMPDIR", "") in folders:
+                found.append(" ".join(process.cmdline())[:80])
+    return found
+
+
+def _executable(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o700)
+    return str(path)
 
 
 # Each round asks anew who the others are, and says who asks, as a kernel does that has not heard of them for long.

@@ -48,7 +48,9 @@ def test_a_node_with_a_wrong_interface_and_one_with_a_closed_port(network: Netwo
     rule = "rule add pref 0 iif eth0 ipproto tcp dport 29500 blackhole"
     network.hosts[closed].ip("rule add pref 1 lookup local", "rule del pref 0", rule)
     variables = {lost: {"GLOO_SOCKET_IFNAME": "wrong0"}}
-    with Preflight(network, tmp_path, "--wait", "200", "--slow", "1000", on=variables, deadline=400.0) as preflight:
+    with Preflight(
+        network, tmp_path, "--wait", "200", "--slow", "1000", on=variables, deadline=400.0, forked=True
+    ) as preflight:
         ended = preflight.wait()
         left = preflight.left_behind(ended=preflight.guests)
     assert (ended.bad, ended.status, left) == ({lost, closed}, 10, []), ended.said
@@ -65,8 +67,8 @@ def test_a_host_that_never_reports_and_has_the_address_of_another(network: Netwo
     own, taken = network.addresses["n04"], network.addresses["n02"]
     network.hosts["n04"].ip(f"address del {own}/24 dev eth0", f"address add {taken}/24 dev eth0")
     others = [network.addresses[name] for name in ("n00", "n01", "n03")]
-    flags = ("--wait", "40", "--trial", "10", "--slow", "1000")
-    with Preflight(network, tmp_path, *flags, without=["n04"], deadline=200.0) as preflight:
+    flags = ("--wait", "15", "--trial", "10", "--slow", "1000")
+    with Preflight(network, tmp_path, *flags, without=["n04"], deadline=200.0, forked=True) as preflight:
         preflight.wait_until_connected("n02")
         with talking(network.hosts["n04"], others, tmp_path):
             ended = preflight.wait()
@@ -81,7 +83,9 @@ def test_a_host_that_never_reports_and_has_the_address_of_another(network: Netwo
 def test_a_node_with_another_token(network: Network, tmp_path: Path) -> None:
     """It says so, and is not called bad: nothing is known of it."""
     on = {"n03": {"UNHANG_PREFLIGHT_TOKEN": "of-another-preflight-0123456789"}}
-    with Preflight(network, tmp_path, "--wait", "30", "--slow", "1000", on=on, deadline=200.0) as preflight:
+    with Preflight(
+        network, tmp_path, "--wait", "15", "--slow", "1000", on=on, deadline=200.0, forked=True
+    ) as preflight:
         ended = preflight.wait()
         assert preflight.guests["n03"].status == 1 and "the coordinator has another token" in preflight.said("n03")
     assert (ended.bad, ended.status) == (set(), 12), ended.said
@@ -95,7 +99,7 @@ def test_a_node_with_another_token(network: Network, tmp_path: Path) -> None:
 def test_a_coordinator_that_vanishes(network: Network, tmp_path: Path) -> None:
     """Its machine loses power: no connection is closed. All other nodes end, with the reason, and leave nothing."""
     others = ("n01", "n02", "n03", "n04")
-    with Preflight(network, tmp_path, "--wait", "200", deadline=600.0) as preflight:
+    with Preflight(network, tmp_path, "--wait", "200", deadline=600.0, forked=True) as preflight:
         preflight.wait_for("waiting for nodes: passed")
         with network.unplugged("n00"):
             gone = time.monotonic()

@@ -20,13 +20,14 @@ from shared.wire.log_events import LogFile, Logs
 from shared.wire.snapshot import Fds
 from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks, held, make_rank, mounts, two_nodes
 from tests.build.processes.commands import REPOSITORY
+from tests.build.services.stores import empty_store
 
 TREE = "main (/srv/train.py:10)"
 
 
 def settings(directory: Path, **more: Any) -> CollectorSettings:
     """Settings that are quick, with a store of their own."""
-    fields = {"agents": "node[1-2]", "store": directory / "store.sqlite3", "interval_seconds": 0.01, **more}
+    fields = {"agents": "node[1-2]", "store": empty_store(directory), "interval_seconds": 0.01, **more}
     return CollectorSettings.model_validate(fields)
 
 

@@ -14,6 +14,7 @@ from collector.settings import CollectorSettings
 from collector.watcher import digest_seconds_of
 from shared.server.plain_requests import PlainRequest
 from tests.build.agents.fake_agents import mounts, two_nodes
+from tests.build.services.stores import empty_store
 
 HEADERS = {"Content-Type": "application/json"}
 URL = "http://10.1.2.3:8471"
@@ -34,7 +35,7 @@ JOB = {
 async def collector(folder: Path, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a collector that takes registrations."""
     settings = CollectorSettings.model_validate(
-        {"agents": "node[1-2]", "store": folder / "store.sqlite3", "registration_seconds": 60.0, **more}
+        {"agents": "node[1-2]", "store": empty_store(folder), "registration_seconds": 60.0, **more}
     )
     app = create_app(settings, mounts=mounts(*two_nodes()))
     async with (

@@ -15,6 +15,7 @@ from collector import watcher
 from collector.app import create_app, get_service
 from collector.settings import CollectorSettings
 from tests.build.agents.fake_agents import JOB, mounts, two_nodes
+from tests.build.services.stores import empty_store
 
 QUICK = 20.0
 SECONDS = 60.0
@@ -24,7 +25,7 @@ SECONDS = 60.0
 async def watching(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a collector of two nodes on which rank 2 has not joined."""
     monkeypatch.setattr(watcher, "STEP_SECONDS", 0.02)
-    fields = {"agents": "node[1-2]", "store": folder / "store.sqlite3", "interval_seconds": 0.01, **more}
+    fields = {"agents": "node[1-2]", "store": empty_store(folder), "interval_seconds": 0.01, **more}
     settings = CollectorSettings.model_validate({"registration_seconds": 60.0, **fields})
     app = create_app(settings, mounts=mounts(*two_nodes()))
     async with (

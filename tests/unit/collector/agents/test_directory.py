@@ -23,12 +23,13 @@ from shared.errors import InvalidSettings, Unreachable
 from shared.missing import Reason
 from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks, mounts, two_nodes
 from tests.build.services.discovery_servers import http_server, serving
+from tests.build.services.stores import empty_store
 
 
 @asynccontextmanager
 async def collector(directory: Path, *agents: FakeAgent, **more: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Any]]:
     """A running collector, its client and its service."""
-    fields = {"store": directory / "store.sqlite3", "interval_seconds": 0.01, "discovery_seconds": 0.05, **more}
+    fields = {"store": empty_store(directory), "interval_seconds": 0.01, "discovery_seconds": 0.05, **more}
     app = create_app(CollectorSettings.model_validate(fields), mounts=mounts(*agents))
     async with (
         app.router.lifespan_context(app),

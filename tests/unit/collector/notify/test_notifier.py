@@ -28,6 +28,7 @@ from tests.build.services.incident_receivers import (
     SlackServer,
     served_receiver,
 )
+from tests.build.services.stores import empty_store
 from tests.unit.collector.keep.watched.test_incidents import draft
 from tests.unit.collector.notify.files import (
     SECRET,
@@ -65,7 +66,7 @@ async def outbox(folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> A
     monkeypatch.setattr(notifier_module, "FIRST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(notifier_module, "SILENCED_SECONDS", 0.1)
     monkeypatch.setattr(notifier_module, "_BACKLOG_SECONDS", 0.05)
-    store = Store(folder / "store.sqlite3")
+    store = Store(empty_store(folder))
     async_store = AsyncStore(store)
     try:
         made = Notifier(async_store, read(file))

@@ -29,6 +29,7 @@ from tests.build.jobs.incidents import draft
 from tests.build.processes.waiting import until
 from tests.build.services.mcp_clients import MODES, over_http, said, walked
 from tests.build.services.services import Service, running
+from tests.build.services.stores import empty_store
 
 TOKEN = "right"
 _HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -55,7 +56,7 @@ def serving(
     folder: Path, *agents: FakeAgent, counts: dict[str, int] | None = None, **given: Any
 ) -> Iterator[tuple[Service, FastAPI]]:
     """Run a collector of these agents."""
-    files = {"store": str(folder / "store.sqlite3"), "audit_log": folder / "audit.jsonl"}
+    files = {"store": str(empty_store(folder)), "audit_log": folder / "audit.jsonl"}
     with ExitStack() as stack:
         urls = ",".join(stack.enter_context(served(agent)) for agent in agents)
         settings = CollectorSettings(agents=urls or "127.0.0.1:9", interval_seconds=0.01, **files, **given)

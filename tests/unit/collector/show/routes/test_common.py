@@ -86,7 +86,7 @@ async def test_what_never_ends_is_cut_short(behaviour: Behaviour, reason: Reason
 async def test_promises_to_go_on_do_not_move_the_deadline() -> None:
     """A server may say 100 Continue for ever."""
     flood = sending(b"", then=pouring(b"HTTP/1.1 100 Continue\r\n\r\n"))
-    missing = await why(flood, seconds=1.0)
+    missing = await why(flood, seconds=0.3)
     assert missing.reason is Reason.TIMED_OUT
 
 

@@ -19,6 +19,7 @@ from collector.settings import CollectorSettings
 from collector.show.routes.rights import RULES, Rule
 from shared.value import Value
 from tests.build.agents.fake_agents import FakeAgent, make_rank, mounts, trace_of
+from tests.build.services.stores import empty_store
 
 ANN, BOB = "1001", "1002"
 OURS, THEIRS = "ann-llama", "bob-secret"
@@ -96,7 +97,7 @@ async def collector(folder: Path, *agents: FakeAgent, **more: Any) -> AsyncItera
     tokens = folder / "tokens"
     tokens.write_text(TOKENS)
     tokens.chmod(0o600)
-    fields = {"agents": "node[1-2]", "store": folder / "store.sqlite3", "interval_seconds": 0.01, **more}
+    fields = {"agents": "node[1-2]", "store": empty_store(folder), "interval_seconds": 0.01, **more}
     settings = CollectorSettings.model_validate({"token_file": tokens, "registration_seconds": 60.0, **fields})
     app = create_app(settings, mounts=mounts(*agents))
     async with app.router.lifespan_context(app):
