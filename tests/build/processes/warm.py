@@ -12,6 +12,7 @@ import gc
 import importlib
 import os
 import pkgutil
+import resource
 import select
 import signal
 import socket
@@ -19,8 +20,8 @@ import struct
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -30,13 +31,14 @@ from typing import IO, Any, NamedTuple
 from tests.build.processes.parcels import pair, receive, send
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
-
+_GONE_SECONDS = 60.0
+"""For a command that was killed to be gone."""
 
 _SCRIPT = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
     line.connect({address!r})
-    order = [sys.argv[1:], dict(os.environ), os.getcwd()]
+    order = [sys.argv[1:], dict(os.environ), os.getcwd(), None]
     socket.send_fds(line, [json.dumps(order).encode()], [0, 1, 2])
     status = json.loads(line.recv(64) or b"-9")
 sys.exit(status if status >= 0 else 128 - status)
@@ -49,15 +51,42 @@ class Done(NamedTuple):
     status: int
     out: str
     err: str
+    cpu_seconds: float = 0.0
+    """What it used of a core, and what its children did."""
 
 
-def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, seconds: float) -> Done:
-    """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then."""
+def run(
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    directory: Path,
+    seconds: float,
+    most_bytes: int | None = None,
+) -> Done:
+    """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then.
+
+    `most_bytes`: of memory, as `ulimit -v` bounds it.
+    """
     with TemporaryFile("w+", errors="surrogateescape") as out, TemporaryFile("w+", errors="surrogateescape") as err:
-        status = _server().run(
-            [list(arguments), dict(environment), str(directory)], (out.fileno(), err.fileno()), seconds
-        )
-        return Done(status, _whole(out), _whole(err))
+        order = [list(arguments), dict(environment), str(directory), most_bytes]
+        command = _server().start(order, (out.fileno(), err.fileno()))
+        try:
+            status = command.wait(seconds)
+        finally:
+            command.end()
+        return Done(status, _whole(out), _whole(err), command.cpu_seconds)
+
+
+@contextmanager
+def started(
+    arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, output: int
+) -> Iterator["Command"]:
+    """Run `unhang` until the block ends, its output going to an open file."""
+    command = _server().start([list(arguments), dict(environment), str(directory), None], (output, output))
+    try:
+        yield command
+    finally:
+        command.end()
 
 
 def script() -> str:
@@ -87,20 +116,10 @@ class _Server:
                 start_new_session=True,
             )
 
-    def run(self, order: list[object], streams: Sequence[int], seconds: float) -> int:
-        """Run a command to its end and return its status; its process id is nobody else's until that is taken."""
-        pid, (handle,) = self._ask(order, streams)
-        try:
-            ended, _, _ = select.select([handle], [], [], seconds)
-            if not ended:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-        finally:
-            os.close(handle)
-        status, _ = self._ask(pid)
-        if not ended:
-            raise subprocess.TimeoutExpired(f"unhang {order[0]}", seconds)
-        assert isinstance(status, int)
-        return status
+    def start(self, order: list[object], streams: Sequence[int]) -> "Command":
+        """Start a command."""
+        pid, (handle,) = self.ask(order, streams)
+        return Command(self, pid, handle)
 
     def script(self) -> str:
         """Have it answer those who are not its client, each at a line of its own."""
@@ -108,13 +127,52 @@ class _Server:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
             door.bind(address)
             door.listen(128)
-            self._ask("listen", [door.fileno()])
+            self.ask("listen", [door.fileno()])
         return _SCRIPT.format(python=sys.executable, address=address)
 
-    def _ask(self, question: object, files: Sequence[int] = ()) -> tuple[Any, list[int]]:
+    def ask(self, question: object, files: Sequence[int] = ()) -> tuple[Any, list[int]]:
+        """Send something, and return what comes back."""
         with self._turn:
             send(self._line, question, files)
             return receive(self._line)
+
+
+class Command:
+    """A command that was started. Its process id is nobody else's until it was ended."""
+
+    def __init__(self, server: _Server, pid: int, handle: int) -> None:
+        self.pid = pid
+        self.cpu_seconds = 0.0
+        self._server = server
+        self._handle = handle
+        self._status: int | None = None
+
+    def poll(self) -> int | None:
+        """Return its status; None while it runs."""
+        if self._status is None and select.select([self._handle], [], [], 0)[0]:
+            (self._status, self.cpu_seconds), _ = self._server.ask(self.pid)
+        return self._status
+
+    def wait(self, seconds: float) -> int:
+        """Wait until it has ended; raises `subprocess.TimeoutExpired`."""
+        if self._status is None:
+            select.select([self._handle], [], [], seconds)
+        status = self.poll()
+        if status is None:
+            raise subprocess.TimeoutExpired(f"unhang, process {self.pid}", seconds)
+        return status
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._handle, number)
+
+    def end(self) -> None:
+        """End it where it still runs."""
+        self.send_signal(signal.SIGKILL)
+        if self._status is None:
+            self.wait(_GONE_SECONDS)
+        os.close(self._handle)
 
 
 def _server() -> _Server:
@@ -167,7 +225,8 @@ def serve(line: socket.socket) -> None:
             send(line, None)
             continue
         if isinstance(order, int):
-            send(line, os.waitstatus_to_exitcode(os.waitpid(order, 0)[1]))
+            _, status, used = os.wait4(order, 0)
+            send(line, [os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime])
             continue
         pid = os.fork()
         if pid == 0:
@@ -200,7 +259,15 @@ def _run_for(caller: socket.socket) -> None:
     os._exit(0)
 
 
-def _become(arguments: Sequence[str], environment: Mapping[str, str], directory: str, streams: Sequence[int]) -> None:
+def _become(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    directory: str,
+    most_bytes: int | None,
+    streams: Sequence[int],
+) -> None:
+    if most_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     for number, stream in enumerate(streams, start=3 - len(streams)):
         os.dup2(stream, number)
         os.close(stream)
