@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build.services.services import Service, write_token
-from tests.system.attacks.programs import Ask, ask_root, service_agents
+from tests.system.attacks.programs import Ask, ask_root, service_agent, stop_agent_of_root
 from tests.system.attacks.served import GUARDED, KINDS, TOKEN, serve
 
 
@@ -21,10 +21,17 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def agent_of_root() -> Iterator[None]:
+    """It ends with the module that has asked it."""
+    yield
+    stop_agent_of_root()
+
+
 @pytest.fixture(scope="module")
-def service_agent() -> Iterator[Ask]:
-    """Agents with their unit's rights."""
-    with service_agents() as ask:
+def ask_service() -> Iterator[Ask]:
+    """Ask an agent with its unit's rights."""
+    with service_agent() as ask:
         yield ask
 
 
@@ -33,7 +40,7 @@ def ask(request: pytest.FixtureRequest) -> Ask:
     """Ask an agent of root's, and one with its unit's rights."""
     if request.param == "root":
         return ask_root
-    asked: Ask = request.getfixturevalue("service_agent")
+    asked: Ask = request.getfixturevalue("ask_service")
     return asked
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from signal import SIGKILL
 
@@ -32,10 +33,10 @@ import sys
 from agent.agent import Agent, RankFilter
 from agent.settings import AgentSettings
 from agent.sources.source import LookDepth
+agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
 for line in sys.stdin:
-    agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
     print(agent.snapshot(RankFilter(job=line.strip()), LookDepth(full=True)).model_dump_json(), flush=True)
-    agent.stop()
+agent.stop()
 """
 LOOK_SECONDS = 120.0
 
@@ -44,16 +45,25 @@ Ask = Callable[[], NodeSnapshot]
 
 def ask_root() -> NodeSnapshot:
     """Ask an agent of root's."""
-    agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
-    try:
-        return agent.snapshot(RankFilter(job=JOB), LookDepth(full=True))
-    finally:
-        agent.stop()
+    return agent_of_root().snapshot(RankFilter(job=JOB), LookDepth(full=True))
+
+
+@cache
+def agent_of_root() -> Agent:
+    """The one of this process, until `stop_agent_of_root`."""
+    return Agent(AgentSettings(host_name="here", beat_seconds=0))
+
+
+def stop_agent_of_root() -> None:
+    """Stop it, where it was asked."""
+    if agent_of_root.cache_info().currsize:
+        agent_of_root().stop()
+    agent_of_root.cache_clear()
 
 
 @contextmanager
-def service_agents() -> Iterator[Ask]:
-    """A process with what the agent's unit grants, which makes an agent for each question."""
+def service_agent() -> Iterator[Ask]:
+    """An agent in a process with what its unit grants."""
     command = command_under("agent", (sys.executable, "-c", LOOK))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         asking, answers = process.stdin, process.stdout
