@@ -228,13 +228,19 @@ def serve(line: socket.socket) -> None:
             _, status, used = os.wait4(order, 0)
             send(line, [os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime])
             continue
+        ours, theirs = os.pipe()
         pid = os.fork()
         if pid == 0:
-            line.close()
+            for each in (line, *doors):
+                each.close()
+            for end in (ours, theirs):
+                os.close(end)
             return _become(*order, streams)
+        os.close(theirs)
+        os.read(ours, 1)  # ends when it holds no socket of ours any more: who waits for its first one would see that
         handle = os.pidfd_open(pid)
         send(line, pid, [handle])
-        for file in (handle, *streams):
+        for file in (ours, handle, *streams):
             os.close(file)
 
 
