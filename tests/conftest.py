@@ -25,8 +25,8 @@ settings.register_profile(
 )
 settings.load_profile("unhang")
 
-TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging")
-"""What one worker takes as a whole: a cluster or a wheel that all tests share, and ranks of the same names."""
+TOGETHER = ("tests/system/e2e", "tests/system/packaging")
+"""What one worker takes as a whole: a cluster or a wheel that all tests share."""
 
 ONE_BY_ONE = ("tests/system/live/", "tests/system/attacks/test_memory.py::")
 """What workers take test by test: each takes long, and has no fixtures to share."""
