@@ -51,38 +51,35 @@ class Done(NamedTuple):
     status: int
     out: str
     err: str
-    cpu_seconds: float = 0.0
-    """What it used of a core, and what its children did."""
 
 
-def run(
-    arguments: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    directory: Path,
-    seconds: float,
-    most_bytes: int | None = None,
-) -> Done:
-    """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then.
-
-    `most_bytes`: of memory, as `ulimit -v` bounds it.
-    """
+def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, seconds: float) -> Done:
+    """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then."""
     with TemporaryFile("w+", errors="surrogateescape") as out, TemporaryFile("w+", errors="surrogateescape") as err:
-        order = [list(arguments), dict(environment), str(directory), most_bytes]
+        order = [list(arguments), dict(environment), str(directory), None]
         command = _server().start(order, (out.fileno(), err.fileno()))
         try:
             status = command.wait(seconds)
         finally:
             command.end()
-        return Done(status, _whole(out), _whole(err), command.cpu_seconds)
+        return Done(status, _whole(out), _whole(err))
 
 
 @contextmanager
 def started(
-    arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, output: int
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    directory: Path,
+    output: int,
+    most_bytes: int | None = None,
 ) -> Iterator["Command"]:
-    """Run `unhang` until the block ends, its output going to an open file."""
-    command = _server().start([list(arguments), dict(environment), str(directory), None], (output, output))
+    """Run `unhang` until the block ends, its output going to an open file.
+
+    `most_bytes`: of memory, as `ulimit -v` bounds it.
+    """
+    order = [list(arguments), dict(environment), str(directory), most_bytes]
+    command = _server().start(order, (output, output))
     try:
         yield command
     finally:
@@ -138,7 +135,10 @@ class _Server:
 
 
 class Command:
-    """A command that was started. Its process id is nobody else's until it was ended."""
+    """A command that was started. Its process id is nobody else's until it was ended.
+
+    `cpu_seconds`: what it has used of a core by its end, and what its children did.
+    """
 
     def __init__(self, server: _Server, pid: int, handle: int) -> None:
         self.pid = pid

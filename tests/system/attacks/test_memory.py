@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 import httpx
@@ -23,7 +24,7 @@ from tests.build.processes.commands import environment
 from tests.build.processes.ports import free_port
 from tests.build.processes.processes import HERE, rank_environment, running, until
 from tests.build.processes.waiting import until_it_answers
-from tests.build.processes.warm import Done, run, started
+from tests.build.processes.warm import started
 from tests.system.attacks.hostile_server import SHAPES
 
 REPOSITORY = Path(__file__).parents[3]
@@ -241,12 +242,20 @@ MOST_BYTES = 3 * 1024 * 1024 * 1024
 HANGS_SECONDS = 600.0
 
 
-def judged_in_little_memory(folder: Path, *more: str) -> tuple[dict[str, object], Done]:
-    """Run `unhang diagnose --from` in little memory; return what it says, and how it ended."""
+def judged_in_little_memory(folder: Path, *more: str) -> tuple[dict[str, object], int, float]:
+    """Run `unhang diagnose --from` in little memory; return what it says, its status, and what it used of a core."""
     arguments = ("diagnose", "--json", "--from", str(folder), *more)
-    done = run(arguments, environment=environment(), directory=folder, seconds=HANGS_SECONDS, most_bytes=MOST_BYTES)
-    assert "Traceback" not in done.out + done.err, done
-    return json.loads(done.out), done
+    with (
+        TemporaryFile("w+") as said,
+        started(
+            arguments, environment=environment(), directory=folder, output=said.fileno(), most_bytes=MOST_BYTES
+        ) as command,
+    ):
+        status = command.wait(HANGS_SECONDS)
+        said.seek(0)
+        text = said.read()
+    assert "Traceback" not in text, text[-2000:]
+    return json.loads(text), status, command.cpu_seconds
 
 
 @pytest.mark.parametrize("write", FILES, ids=lambda write: write.__name__.removeprefix("write_"))
@@ -256,17 +265,17 @@ def test_a_hostile_file_costs_itself_alone(tmp_path: Path, write: Callable[[Path
     (tmp_path / "honest_rank_7.json").write_text(
         '{"version":"2.10","entries":[{"op_id":1,"profiling_name":"nccl:all_reduce"}]}'
     )
-    diagnosis, done = judged_in_little_memory(tmp_path, "--timeout", str(TIMEOUT.get(write, 120)))
-    assert done.status in (0, 10, 11, 12)
-    assert done.cpu_seconds < MOST_SECONDS
+    diagnosis, status, cpu_seconds = judged_in_little_memory(tmp_path, "--timeout", str(TIMEOUT.get(write, 120)))
+    assert status in (0, 10, 11, 12)
+    assert cpu_seconds < MOST_SECONDS
     assert "honest_rank_7" not in json.dumps({**diagnosis, "read": []}), "it is not among what could not be read"
 
 
 def test_all_files_together_have_a_deadline(tmp_path: Path) -> None:
     """What was not read by then is told by name, with what to do."""
     write_logs_of_short_lines(tmp_path)
-    diagnosis, done = judged_in_little_memory(tmp_path, "--timeout", "0.1")
-    assert done.status == 12
+    diagnosis, status, _ = judged_in_little_memory(tmp_path, "--timeout", "0.1")
+    assert status == 12
     assert "raise it with --timeout" in json.dumps(diagnosis)
 
 
