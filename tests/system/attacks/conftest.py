@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build.services.services import Service, write_token
-from tests.system.attacks.programs import Ask, ask_root, service_agent, stop_agent_of_root
+from tests.system.attacks.programs import Ask, ask_root, service_agent
 from tests.system.attacks.served import GUARDED, KINDS, TOKEN, serve
 
 
@@ -19,13 +19,6 @@ def folder() -> Iterator[Path]:
     made.chmod(0o755)
     yield made
     shutil.rmtree(made)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def agent_of_root() -> Iterator[None]:
-    """It ends with the module that has asked it."""
-    yield
-    stop_agent_of_root()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from signal import SIGKILL
 
@@ -45,20 +44,11 @@ Ask = Callable[[], NodeSnapshot]
 
 def ask_root() -> NodeSnapshot:
     """Ask an agent of root's."""
-    return agent_of_root().snapshot(RankFilter(job=JOB), LookDepth(full=True))
-
-
-@cache
-def agent_of_root() -> Agent:
-    """The one of this process, until `stop_agent_of_root`."""
-    return Agent(AgentSettings(host_name="here", beat_seconds=0))
-
-
-def stop_agent_of_root() -> None:
-    """Stop it, where it was asked."""
-    if agent_of_root.cache_info().currsize:
-        agent_of_root().stop()
-    agent_of_root.cache_clear()
+    agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
+    try:
+        return agent.snapshot(RankFilter(job=JOB), LookDepth(full=True))
+    finally:
+        agent.stop()
 
 
 @contextmanager
