@@ -5,6 +5,8 @@ has no limit, but counting a few characters in the text gives a bound beforehand
 """
 
 import json
+from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 from shared.errors import InvalidInput
@@ -25,6 +27,11 @@ _SMALL = 64 * 1024
 
 _MODEL_WEIGHTS = ((b"{", 1000), (b"[", 400), (b",", 72), (b":", 72))
 """The same for a text that pydantic reads: a model with the fields that it has by default, a row of a table."""
+
+_Weights = tuple[tuple[bytes, int], ...]
+
+_PIECE = 1024 * 1024
+"""What is weighed at once, and stays in the cache of a core."""
 
 
 class TooCostly(InvalidInput):
@@ -62,7 +69,7 @@ def _may_have_halves(data: bytes) -> bool:
 def check_json(data: bytes, *, most_bytes: int) -> None:
     """Raise TooCostly where the parts of a JSON text may take more than `most_bytes` of memory together."""
     if len(data) * _MOST_OF_A_BYTE > most_bytes:  # else there is nothing to count
-        _check(data, json_cost(data), most_bytes)
+        _check(data, _WEIGHTS, most_bytes)
 
 
 def json_cost(data: bytes) -> int:
@@ -73,7 +80,7 @@ def json_cost(data: bytes) -> int:
 def check_model_json(data: bytes, *, most_bytes: int) -> None:
     """Raise TooCostly where pydantic would take more than `most_bytes` of memory to read a text as models."""
     if len(data) > _SMALL:  # as most surveys are not: their characters are not worth counting
-        _check(data, model_cost(data), most_bytes)
+        _check(data, _MODEL_WEIGHTS, most_bytes)
 
 
 def model_cost(data: bytes) -> int:
@@ -81,19 +88,29 @@ def model_cost(data: bytes) -> int:
     return _cost(data, _MODEL_WEIGHTS)
 
 
-def _cost(data: bytes, weights: tuple[tuple[bytes, int], ...]) -> int:
-    return _text_cost(data) + sum(weight * data.count(character) for character, weight in weights)
+def _cost(data: bytes, weights: _Weights) -> int:
+    return _text_cost(data) + sum(_costs_of_pieces(data, weights))
+
+
+def _costs_of_pieces(data: bytes, weights: _Weights) -> Iterator[int]:
+    for begin in range(0, len(data), _PIECE):
+        piece = data[begin : begin + _PIECE]
+        yield sum(weight * piece.count(character) for character, weight in weights)
 
 
 def _text_cost(data: bytes) -> int:
     """The text itself, and all of its strings. One wide character makes each character of its string as wide."""
-    wide = not data.isascii() or b"\\u" in data
+    wide = not data.isascii() or (b"\\" in data and b"\\u" in data)
     return (_WIDEST if wide else 2) * len(data)
 
 
-def _check(data: bytes, cost: int, most_bytes: int) -> None:
-    if cost > most_bytes and len(data) > _SMALL:
-        raise TooCostly(
-            f"{len(data)} bytes of JSON that would take up to {cost // _MEBI} MiB of memory; "
-            f"at most {most_bytes // _MEBI} MiB are allowed"
-        )
+def _check(data: bytes, weights: _Weights, most_bytes: int) -> None:
+    """Weigh piece by piece, and no further once it is too much: a hostile text shows that in a small part of it."""
+    if len(data) <= _SMALL:
+        return
+    for cost in accumulate(_costs_of_pieces(data, weights), initial=_text_cost(data)):
+        if cost > most_bytes:
+            raise TooCostly(
+                f"{len(data)} bytes of JSON that would take more than the "
+                f"{most_bytes // _MEBI} MiB of memory that are allowed"
+            )

@@ -26,8 +26,8 @@ settings.register_profile(
 )
 settings.load_profile("unhang")
 
-TOGETHER = ("tests/system/e2e", "tests/unit/agent", "tests/system/packaging", "tests/system/pages")
-"""What one worker takes as a whole: a cluster, a wheel or a browser for all its tests, and ranks of the same names."""
+TOGETHER = ("tests/system/e2e", "tests/system/packaging", "tests/system/pages")
+"""What one worker takes as a whole: a cluster, a wheel or a browser for all its tests."""
 
 _BY_TURNS = len(TOGETHER) + 1
 """Where in their order workers come to what is left: what waits and what computes."""

@@ -32,7 +32,6 @@ _SHOWN_LINE = 2000
 _MOST_NAMED = 4096
 _LINE_BYTES = 80
 """Of memory that a line takes beside its characters."""
-_AT_ONCE = 1_000_000
 _MOST_EVENTS = 100_000
 """Of one file: all ranks of a large job may write into it, a dozen telling lines each."""
 
@@ -67,9 +66,10 @@ def read_log(name: str, data: bytes, most_bytes: int, most_lines: int) -> LogTex
 
 def last_lines(data: bytes, most: int) -> bytes:
     """Return the last lines of a text: a line takes many times its bytes where it is short."""
-    for spare in range(data.count(b"\n") - most, 0, -_AT_ONCE):
-        data = data.split(b"\n", min(spare, _AT_ONCE))[-1]
-    return data
+    if data.count(b"\n") <= most:
+        return data
+    spare = data.rsplit(b"\n", most + 1)[0]
+    return data[len(spare) + 1 :]
 
 
 def memory_of(text: LogText) -> int:

@@ -277,6 +277,8 @@ _UNUSED = {
 
 def _looks(data: bytes) -> list[bytes]:
     """Return the looks in a file: one, or as many as `unhang snapshot -o - --looks N` wrote, each on a line."""
+    if b"\n" not in data:
+        return [data]
     first, *more = data.split(b"\n" + _LOOK_BEGINS, _MOST_LOOKS)
     return [first, *(_LOOK_BEGINS + rest for rest in more)]
 

@@ -15,6 +15,7 @@ _REGISTRY = re.compile(r"^(\w+) [bB] (_ZZN4c10d17getFlightRecorder\w+8registry)$
 _GROUP = re.compile(
     r"^(\w+) [VdDrR] (_ZTVN4c10d(?:5(nccl2))?\d+ProcessGroup(Gloo|NCCL|NCCLLazy|MPI|UCC|XCCL)E)$", re.MULTILINE
 )
+_OURS = "N4c10d"
 #     Build ID: b7066ed94f422786bd205cd2743c2722b5f366fd
 _BUILD_ID = re.compile(r"Build ID: ([0-9a-f]{8,64})$", re.MULTILINE)
 
@@ -35,7 +36,8 @@ class Symbol(NamedTuple):
 
 def symbols(library: Path) -> list[Symbol]:
     """Return those of a library: of kind `recorder` or `registry`, or named after the backend of the groups."""
-    text = _run("nm", str(library))
+    lines = _run("nm", "--no-sort", str(library)).split("\n")
+    text = "\n".join(line for line in lines if _OURS in line)  # a thousandth of them
     found = [Symbol("recorder", name, int(address, 16)) for address, name in _RECORDER.findall(text)]
     found += [Symbol("registry", name, int(address, 16)) for address, name in _REGISTRY.findall(text)]
     for address, name, room, backend in _GROUP.findall(text):

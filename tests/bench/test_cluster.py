@@ -2,15 +2,16 @@
 
 import time
 import zlib
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from shared.wire.snapshot import NodeSnapshot, RankList
 from shared.wire.survey_form import Survey
-from tests.bench.cluster import Measured, WrongVerdict, diagnose_often, hold_to_truth
+from tests.bench.cluster import Measured, WrongVerdict, diagnose_often, diagnose_these, hold_to_truth
 from tests.bench.simulated.answers import GzippedBody, PlainBody, Stamps, plain
-from tests.bench.simulated.farm import agents
+from tests.bench.simulated.farm import Farm, agents
 from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob
 from tests.bench.simulated.nodes import SimulatedNode, stopped_before
 
@@ -18,28 +19,45 @@ NODES = 16
 _REST = {"headline": "", "coverage": {"seen": 0}, "took_seconds": 1.0}
 
 
+@pytest.fixture(scope="module")
+def farm() -> Iterator[Farm]:
+    """Agents of a job that hangs."""
+    with agents(NODES) as farm:
+        yield farm
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("moving", "tls"), [(False, False), (True, False), (False, True)])
+def test_collector_names_the_rank_that_holds_the_job_up(farm: Farm) -> None:
+    """A real collector, asked about a simulated job; bytes are counted."""
+    assert_measured(diagnose_these(farm, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("moving", "tls"), [(True, False), (False, True)])
 def test_collector_judges_the_job_rightly(moving: bool, tls: bool) -> None:
-    """A real collector names the rank that holds a simulated job up, and nobody where it moves; bytes are counted."""
-    measured: Measured = diagnose_often(NODES, 1, moving=moving, tls=tls)
+    """Nobody is named where it moves; with TLS it is as without."""
+    assert_measured(diagnose_often(NODES, 1, moving=moving, tls=tls))
+
+
+def assert_measured(measured: Measured) -> None:
+    """One run, in which all agents have told what they see."""
     (run,) = measured.runs
     assert run.received_bytes > 100_000 * NODES // 8
     assert run.requests >= NODES and run.cpu_seconds > 0 and measured.peak_bytes > 2**20
 
 
-def test_wrong_verdicts_are_not_accepted() -> None:
+def test_wrong_verdicts_are_not_accepted(farm: Farm) -> None:
     """A diagnosis that names another rank, or none, fails the benchmark."""
     found = {"kind": "rank_not_joined", "culprits": [{"rank": 3}], "cause": "dataloader"}
-    with agents(NODES) as farm:
-        for findings in ([], [found]):
-            with pytest.raises(WrongVerdict):
-                hold_to_truth({"verdict": "hung", "findings": findings, **_REST}, farm)
+    for findings in ([], [found]):
+        with pytest.raises(WrongVerdict):
+            hold_to_truth({"verdict": "hung", "findings": findings, **_REST}, farm)
 
 
-def test_agents_answer_over_http_with_the_present_time() -> None:
+def test_agents_answer_over_http_with_the_present_time(farm: Farm) -> None:
     """Each address answers for its own node, compressed or not, and what it says of the time is true."""
-    with agents(NODES) as farm, httpx.Client(trust_env=False) as client:
+    farm.begin()
+    with httpx.Client(trust_env=False) as client:
         urls = farm.addresses
         hosts = {RankList.model_validate_json(client.get(f"{url}/v1/ranks").content).host for url in urls}
         assert len(hosts) == NODES

@@ -12,14 +12,14 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Timer
 from typing import Any
 
-from deploy.layouts.libraries import symbols
+from deploy.layouts.libraries import Symbol, symbols
 from deploy.layouts.probe import Structure
 from deploy.layouts.verify import stand_in
 from deploy.layouts.verify.read_back import Memory, Reader, read_groups, read_recorder, read_tracebacks
@@ -41,11 +41,12 @@ def check(installed: Installed, structures: Mapping[str, Structure]) -> dict[str
     One for CUDA must have been fetched: where CUDA's libraries are installed, too, PyTorch takes those.
     """
     compared: dict[str, int] = {}
+    named = {library.name: symbols(library) for library in installed.libraries}
     with TemporaryDirectory(prefix="unhang-layouts-") as folder, _job(installed, Path(folder)) as ranks:
         told = [_told(process) for process in ranks]
         for rank, process in enumerate(ranks):
             memory = Memory(process.pid)
-            for what, count in _compare(installed, Reader(memory, structures), rank, told[rank]):
+            for what, count in _compare(named, Reader(memory, structures), told[rank]):
                 compared[what] = compared.get(what, 0) + count
             memory.close()
     dumped = {f"entries in {name}" for each in told for name in each["dumps"]}
@@ -98,11 +99,13 @@ def _told(process: subprocess.Popen[bytes]) -> Mapping[str, Any]:
     raise Differs("the job with this PyTorch ended too early")
 
 
-def _compare(installed: Installed, reader: Reader, rank: int, told: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    for path in installed.libraries:
-        base = reader.memory.base(path.name)
-        where = {symbol.kind: base + symbol.address for symbol in symbols(path)}
-        recorders = {path.name: reader.memory.number(where["recorder"])} if "recorder" in where else {}
+def _compare(
+    named: Mapping[str, Sequence[Symbol]], reader: Reader, told: Mapping[str, Any]
+) -> Iterator[tuple[str, int]]:
+    for library, found in named.items():
+        base = reader.memory.base(library)
+        where = {symbol.kind: base + symbol.address for symbol in found}
+        recorders = {library: reader.memory.number(where["recorder"])} if "recorder" in where else {}
         recorders |= reader.registry(where["registry"]) if "registry" in where else {}
         for name in recorders.keys() & told["dumps"].keys():
             dump = pickle.loads(base64.b64decode(told["dumps"][name]))

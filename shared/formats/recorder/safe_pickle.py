@@ -32,6 +32,8 @@ is in operands counts too, which is little."""
 _MOST_MEMORY = 3 * 1024 * 1024 * 1024
 _SMALL = 8 * 1024 * 1024
 """What cannot take half of it."""
+_PIECE = 1024 * 1024
+"""What is weighed at once, and stays in the cache of a core."""
 _STOP = ord(".")
 _TEXT = {ord("X"): 4, 0x8C: 1, ord("U"): 1}
 """BINUNICODE, SHORT_BINUNICODE and SHORT_BINSTRING: bytes of their length field."""
@@ -61,7 +63,13 @@ def load_plain(data: bytes) -> Any:
 
 def _cost(data: bytes) -> int:
     """Return how much memory a pickle takes at most, by how often each opcode may occur in it."""
-    return 2 * len(data) + sum(weight * data.count(opcode) for opcodes, weight in _WEIGHTS for opcode in opcodes)
+    pieces = (data[begin : begin + _PIECE] for begin in range(0, len(data), _PIECE))
+    return 2 * len(data) + sum(weight * _count(piece, opcodes) for piece in pieces for opcodes, weight in _WEIGHTS)
+
+
+def _count(piece: bytes, opcodes: bytes) -> int:
+    """Count bytes that are one of these; to leave them out costs a seventh of counting each by itself."""
+    return len(piece) - len(piece.translate(None, opcodes))
 
 
 def _check_opcodes(data: bytes) -> None:

@@ -1,11 +1,10 @@
 """Waiting for what must come, for as long as a machine that is slow, or stops for seconds, may need."""
 
 import asyncio
-import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 
 import httpx
 
@@ -24,7 +23,13 @@ async def until(holds: Callable[[], object]) -> None:
         await asyncio.sleep(0.01)
 
 
-def until_it_answers(url: str, process: "subprocess.Popen[Any] | None" = None) -> None:
+class Process(Protocol):
+    """Whose status can be asked for: None while it runs."""
+
+    def poll(self) -> int | None: ...
+
+
+def until_it_answers(url: str, process: Process | None = None) -> None:
     """Return once a service without TLS answers. Fails where it never does, or its process has ended."""
     end = time.monotonic() + MOST_SECONDS
     # One client, and no certificates: to load all that are trusted takes more than most answers do.
@@ -35,7 +40,7 @@ def until_it_answers(url: str, process: "subprocess.Popen[Any] | None" = None) -
                 return
             assert time.monotonic() < end, "it never came to answer"
             time.sleep(0.02)
-    raise AssertionError(f"it ended with status {process.returncode}")
+    raise AssertionError(f"it ended with status {process.poll()}")
 
 
 async def undisturbed(ask: Callable[[], Awaitable[RoundOutcome[T]]]) -> RoundOutcome[T]:

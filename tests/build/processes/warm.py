@@ -11,12 +11,14 @@ import gc
 import importlib
 import os
 import pkgutil
+import resource
 import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -27,6 +29,8 @@ from tests.build.processes.doors import Doors, take_order
 from tests.build.processes.parcels import pair, receive, send
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
+_GONE_SECONDS = 60.0
+"""For a command that was killed to be gone."""
 
 
 class Done(NamedTuple):
@@ -40,10 +44,34 @@ class Done(NamedTuple):
 def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, seconds: float) -> Done:
     """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then."""
     with TemporaryFile("w+", errors="surrogateescape") as out, TemporaryFile("w+", errors="surrogateescape") as err:
-        status = _server().run(
-            [list(arguments), dict(environment), str(directory)], (out.fileno(), err.fileno()), seconds
-        )
+        order = [list(arguments), dict(environment), str(directory), None]
+        command = _server().start(order, (out.fileno(), err.fileno()))
+        try:
+            status = command.wait(seconds)
+        finally:
+            command.end()
         return Done(status, _whole(out), _whole(err))
+
+
+@contextmanager
+def started(
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    directory: Path,
+    output: int,
+    most_bytes: int | None = None,
+) -> Iterator["Command"]:
+    """Run `unhang` until the block ends, its output going to an open file.
+
+    `most_bytes`: of memory, as `ulimit -v` bounds it.
+    """
+    order = [list(arguments), dict(environment), str(directory), most_bytes]
+    command = _server().start(order, (output, output))
+    try:
+        yield command
+    finally:
+        command.end()
 
 
 def script() -> str:
@@ -73,31 +101,63 @@ class _Server:
                 start_new_session=True,
             )
 
-    def run(self, order: list[object], streams: Sequence[int], seconds: float) -> int:
-        """Run a command to its end and return its status; its process id is nobody else's until that is taken."""
-        pid, (handle,) = self._ask(order, streams)
-        try:
-            ended, _, _ = select.select([handle], [], [], seconds)
-            if not ended:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-        finally:
-            os.close(handle)
-        status, _ = self._ask(pid)
-        if not ended:
-            raise subprocess.TimeoutExpired(f"unhang {order[0]}", seconds)
-        assert isinstance(status, int)
-        return status
+    def start(self, order: list[object], streams: Sequence[int]) -> "Command":
+        """Start a command."""
+        pid, (handle,) = self.ask(order, streams)
+        return Command(self, pid, handle)
 
     def script(self) -> str:
         """Have it answer those who are not its client, each at a line of its own."""
-        found, _ = self._ask("script")
+        found, _ = self.ask("script")
         assert isinstance(found, str)
         return found
 
-    def _ask(self, question: object, files: Sequence[int] = ()) -> tuple[Any, list[int]]:
+    def ask(self, question: object, files: Sequence[int] = ()) -> tuple[Any, list[int]]:
+        """Send something, and return what comes back."""
         with self._turn:
             send(self._line, question, files)
             return receive(self._line)
+
+
+class Command:
+    """A command that was started. Its process id is nobody else's until it was ended.
+
+    `cpu_seconds`: what it has used of a core by its end, and what its children did.
+    """
+
+    def __init__(self, server: _Server, pid: int, handle: int) -> None:
+        self.pid = pid
+        self.cpu_seconds = 0.0
+        self._server = server
+        self._handle = handle
+        self._status: int | None = None
+
+    def poll(self) -> int | None:
+        """Return its status; None while it runs."""
+        if self._status is None and select.select([self._handle], [], [], 0)[0]:
+            (self._status, self.cpu_seconds), _ = self._server.ask(self.pid)
+        return self._status
+
+    def wait(self, seconds: float) -> int:
+        """Wait until it has ended; raises `subprocess.TimeoutExpired`."""
+        if self._status is None:
+            select.select([self._handle], [], [], seconds)
+        status = self.poll()
+        if status is None:
+            raise subprocess.TimeoutExpired(f"unhang, process {self.pid}", seconds)
+        return status
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._handle, number)
+
+    def end(self) -> None:
+        """End it where it still runs."""
+        self.send_signal(signal.SIGKILL)
+        if self._status is None:
+            self.wait(_GONE_SECONDS)
+        os.close(self._handle)
 
 
 def _server() -> _Server:
@@ -153,19 +213,35 @@ def serve(line: socket.socket) -> None:
             send(line, doors.open())
             continue
         if isinstance(order, int):
-            send(line, os.waitstatus_to_exitcode(os.waitpid(order, 0)[1]))
+            _, status, used = os.wait4(order, 0)
+            send(line, [os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime])
             continue
+        ours, theirs = os.pipe()
         pid = os.fork()
         if pid == 0:
-            line.close()
-            return _become(*order, streams)
+            for each in (line, *doors):
+                each.close()
+            for end in (ours, theirs):
+                os.close(end)
+            return _become(*order[:3], streams, most_bytes=order[3])
+        os.close(theirs)
+        os.read(ours, 1)  # ends when it holds no socket of ours any more: who waits for its first one would see that
         handle = os.pidfd_open(pid)
         send(line, pid, [handle])
-        for file in (handle, *streams):
+        for file in (ours, handle, *streams):
             os.close(file)
 
 
-def _become(arguments: Sequence[str], environment: Mapping[str, str], directory: str, streams: Sequence[int]) -> None:
+def _become(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    directory: str,
+    streams: Sequence[int],
+    *,
+    most_bytes: int | None = None,
+) -> None:
+    if most_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     for number, stream in enumerate(streams, start=3 - len(streams)):
         os.dup2(stream, number)
         os.close(stream)

@@ -2,14 +2,13 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from shared.wire.snapshot import NodeSnapshot
 from tests.build.services.services import Service, write_token
-from tests.system.attacks.programs import AGENTS
+from tests.system.attacks.programs import Ask, ask_root, service_agent
 from tests.system.attacks.served import GUARDED, KINDS, TOKEN, serve
 
 
@@ -22,10 +21,20 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-@pytest.fixture(params=AGENTS)
-def ask(request: pytest.FixtureRequest) -> Callable[[], NodeSnapshot]:
+@pytest.fixture(scope="module")
+def ask_service() -> Iterator[Ask]:
+    """Ask an agent with its unit's rights."""
+    with service_agent() as ask:
+        yield ask
+
+
+@pytest.fixture(params=["root", "service"])
+def ask(request: pytest.FixtureRequest) -> Ask:
     """Ask an agent of root's, and one with its unit's rights."""
-    return AGENTS[request.param]
+    if request.param == "root":
+        return ask_root
+    asked: Ask = request.getfixturevalue("ask_service")
+    return asked
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
 """What an ordinary user can start to mislead the agent, and the agent that is asked about it."""
 
 import os
+import select
 import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL
@@ -32,8 +33,13 @@ from agent.agent import Agent, RankFilter
 from agent.settings import AgentSettings
 from agent.sources.source import LookDepth
 agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
-print(agent.snapshot(RankFilter(job=sys.argv[1]), LookDepth(full=True)).model_dump_json())
+for line in sys.stdin:
+    print(agent.snapshot(RankFilter(job=line.strip()), LookDepth(full=True)).model_dump_json(), flush=True)
+agent.stop()
 """
+LOOK_SECONDS = 120.0
+
+Ask = Callable[[], NodeSnapshot]
 
 
 def ask_root() -> NodeSnapshot:
@@ -45,15 +51,21 @@ def ask_root() -> NodeSnapshot:
         agent.stop()
 
 
-def ask_service() -> NodeSnapshot:
-    """Ask an agent with what its unit grants."""
-    command = command_under("agent", (sys.executable, "-c", LOOK, JOB))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return NodeSnapshot.model_validate_json(done.stdout)
+@contextmanager
+def service_agent() -> Iterator[Ask]:
+    """An agent in a process with what its unit grants."""
+    command = command_under("agent", (sys.executable, "-c", LOOK))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        asking, answers = process.stdin, process.stdout
+        assert asking is not None and answers is not None
 
+        def ask() -> NodeSnapshot:
+            print(JOB, file=asking, flush=True)
+            assert select.select([answers], [], [], LOOK_SECONDS)[0], "there was no answer"
+            return NodeSnapshot.model_validate_json(answers.readline())
 
-AGENTS = {"root": ask_root, "service": ask_service}
+        yield ask
+        asking.close()
 
 
 @contextmanager

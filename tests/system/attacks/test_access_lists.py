@@ -6,7 +6,7 @@ import random
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +15,7 @@ import pytest
 from agent.proc.file_access import READ, SEARCH, Permissions, Reader, parse_access_list, permissions_of
 from shared.errors import NotPermitted
 from shared.missing import Missing
-from shared.wire.snapshot import NodeSnapshot
-from tests.system.attacks.programs import ATTACKER, SECRET, VICTIM, ask_root, only_rank, secret, started
+from tests.system.attacks.programs import ATTACKER, SECRET, VICTIM, Ask, ask_root, only_rank, secret, started
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]
 
@@ -36,9 +35,6 @@ def naming(user: int, granted: int, *, others: int = 4) -> Entries:
     """Return a list that says something of one user."""
     first = [(USER_OBJ, 6, NOBODY), (USER, granted, user), (GROUP_OBJ, 4, NOBODY)]
     return [*first, (MASK, 7, NOBODY), (OTHER, others, NOBODY)]
-
-
-Ask = Callable[[], NodeSnapshot]
 
 
 def test_list_that_leaves_the_jobs_user_out(folder: Path, ask: Ask) -> None:

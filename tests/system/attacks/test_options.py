@@ -20,7 +20,7 @@ from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.shell_commands import MOST_CHARACTERS, copyable, listed
 from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, environment, sleeping_job, unhang
-from tests.build.processes.warm import Done
+from tests.build.processes.warm import Done, script
 from tests.unit.agent.tools.test_core_file import STATUS, made_up
 
 # A name that is an option where no `--` stands before it, and runs a command where no quote does.
@@ -40,9 +40,7 @@ def in_shell(command: str, job: Job, folder: Path) -> Done:
     """Run a command as somebody who has copied it, `unhang` and its helpers being on the path."""
     programs = folder / "bin"
     programs.mkdir(exist_ok=True)
-    here = Path(__file__).resolve().parents[3]
-    start = f"import sys; sys.path.insert(0, {str(here)!r}); from cli.main import main; main()"
-    (programs / "unhang").write_text(f"#!{sys.executable}\n{start}\n")
+    (programs / "unhang").write_text(script())
     (programs / "unhang").chmod(0o755)
     env = environment(job.env)
     env["PATH"] = f"{programs}:{Path(sys.executable).parent}:{env['PATH']}"

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from tests.system.attacks.programs import (
     SET_GROUP,
     SET_USER,
     VICTIM,
+    Ask,
     ask_root,
     only_rank,
     program,
@@ -27,8 +27,6 @@ from tests.system.attacks.programs import (
 )
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]
-
-Ask = Callable[[], NodeSnapshot]
 
 ALL_SOURCES = {"process", "stacks", "fds", "logs", "recorder", "setup"}
 

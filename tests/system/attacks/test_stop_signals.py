@@ -1,17 +1,18 @@
 """A service that is told to end while it starts ends, at whatever moment that is."""
 
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
 from tests.build.processes.commands import command, environment
 from tests.build.processes.ports import free_port
+from tests.build.processes.warm import Command, started
 
 _PROGRAM = """
 import gc, os, signal, sys, time, weakref
@@ -29,12 +30,10 @@ with StopSignals() as stop:
 """
 
 
-def program(lines: str) -> "subprocess.Popen[str]":
+def program(lines: str) -> Popen[str]:
     """Run these lines while signals are noted."""
     body = "".join(f"    {line}\n" for line in lines.splitlines())
-    return subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM + body], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return Popen([sys.executable, "-c", _PROGRAM + body], stdout=PIPE, stderr=PIPE, text=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
@@ -70,19 +69,21 @@ def test_the_server_hears_of_what_came_before() -> None:
 
 
 @contextmanager
-def starting(service: str, directory: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A service of the command line that has just begun."""
+def starting(service: str, directory: Path, *, forked: bool) -> Iterator[Popen[bytes] | Command]:
+    """A service of the command line that has just begun, and writes its errors to a file there."""
     more = ("--store", str(directory / "s.sqlite3")) if service == "collector" else ()
-    words = command(service, "--listen", f"127.0.0.1:{free_port()}", *more)
-    process = subprocess.Popen(words, env=environment(), stderr=subprocess.PIPE)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    words = (service, "--listen", f"127.0.0.1:{free_port()}", *more)
+    with open(directory / "errors", "wb") as errors:
+        if forked:
+            with started(words, environment=environment(), directory=directory, output=errors.fileno()) as forked_one:
+                yield forked_one
+            return
+        with Popen(command(*words), env=environment(), stderr=errors) as process:
+            yield process
+            process.kill()
 
 
-def listens(process: "subprocess.Popen[bytes]") -> bool:
+def listens(process: Popen[bytes] | Command) -> bool:
     """Does it hold a socket?"""
     try:
         links = [str(each.readlink()) for each in Path(f"/proc/{process.pid}/fd").iterdir()]
@@ -92,10 +93,10 @@ def listens(process: "subprocess.Popen[bytes]") -> bool:
 
 
 @pytest.mark.parametrize("service", ["agent", "collector"])
-@pytest.mark.parametrize("delay_seconds", [0.0, 0.004, 0.02, 0.1])
-def test_a_service_that_has_just_come_up_ends(service: str, delay_seconds: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("delay_seconds", "forked"), [(0.0, False), (0.004, True), (0.02, True), (0.1, True)])
+def test_a_service_that_has_just_come_up_ends(service: str, delay_seconds: float, forked: bool, tmp_path: Path) -> None:
     """Around the moment in which it begins to serve. 300 moments for each service were tried by hand."""
-    with starting(service, tmp_path) as process:
+    with starting(service, tmp_path, forked=forked) as process:
         until = time.monotonic() + 60
         while not listens(process):
             assert process.poll() is None
@@ -103,6 +104,6 @@ def test_a_service_that_has_just_come_up_ends(service: str, delay_seconds: float
             time.sleep(0.001)
         time.sleep(delay_seconds)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode in (0, 128 + signal.SIGTERM)
-    assert b"Traceback" not in err
+        status = process.wait(60)
+    assert status in (0, 128 + signal.SIGTERM)
+    assert "Traceback" not in (tmp_path / "errors").read_text()

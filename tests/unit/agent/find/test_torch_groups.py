@@ -2,10 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 
@@ -14,13 +12,14 @@ from agent.errors import Unavailable
 from agent.find.choose_ranks import Rank
 from agent.find.group_search import GroupSearch
 from agent.find.processes import Lister
-from agent.find.torch_groups import TorchGroup, find_world
+from agent.find.torch_groups import find_world
 from agent.look.node import Node
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import ProcessMemory, open_memory
 from agent.proc.procfs import ProcFs
 from tests.build.processes.ports import free_port
 from tests.build.processes.processes import HERE, READY, rank_environment, running, until
+from tests.system.live.forked_programs import forked
 
 pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
@@ -117,15 +116,6 @@ time.sleep(600)
 """
 
 
-@contextmanager
-def spawning(env: dict[str, str], *, workers: int = 0) -> Iterator[tuple[str, Popen[str]]]:
-    """Run two ranks that fork from one process, and return where they met."""
-    port = free_port()
-    command = (sys.executable, "-c", _IMPORTS + _SPAWNING, f"tcp://{HERE}:{port}", str(workers))
-    with running(command=command, env=env) as process:
-        yield f"{HERE}:{port}", process
-
-
 def found_by(node: Node, job: str) -> dict[int, Rank]:
     """Return the ranks of a job, by rank."""
     found = node.find(Deadline(30.0)).ranks
@@ -138,9 +128,10 @@ def here() -> Node:
 
 
 @pytest.mark.parametrize("env", [{}, rank_environment(0, world_size=1)], ids=["bare", "stale"])
-def test_ranks_that_no_variable_names(env: dict[str, str]) -> None:
+def test_ranks_that_no_variable_names(env: dict[str, str], tmp_path: Path) -> None:
     """Rank, size and the name of the job are those of the process group, whatever the shell has handed down."""
-    with spawning(env, workers=2) as (job, launcher):
+    job = f"{HERE}:{free_port()}"
+    with forked(_IMPORTS + _SPAWNING, f"tcp://{job}", "2", env=env, folder=tmp_path) as launcher:
         node = here()
         ranks = until(lambda: found_by(node, job), lambda found: len(found) == 2)
         assert {rank.identity.world_size for rank in ranks.values()} == {2}
@@ -149,11 +140,10 @@ def test_ranks_that_no_variable_names(env: dict[str, str]) -> None:
         assert all(rank.identity.launcher is None for rank in ranks.values())
 
 
-def test_ranks_that_rank_0_has_forked() -> None:
+def test_ranks_that_rank_0_has_forked(tmp_path: Path) -> None:
     """They are found, also where all of them are searched for the first time at once; their workers are no ranks."""
     job = f"{HERE}:{free_port()}"
-    command = (sys.executable, "-c", _IMPORTS + _FIRST_FORKS, f"tcp://{job}")
-    with running(command=command, env={}) as process:
+    with forked(_IMPORTS + _FIRST_FORKS, f"tcp://{job}", env={}, folder=tmp_path) as process:
         ranks = waiting_at(here(), job, 2)
         assert (ranks[0].stat.pid, ranks[1].stat.parent_pid) == (process.pid, process.pid)
         assert {rank.identity.world_size for rank in ranks.values()} == {2}
@@ -167,11 +157,10 @@ def waiting_at(node: Node, job: str, count: int) -> dict[int, Rank]:
 
 
 @pytest.mark.parametrize(("hosting", "expected"), [("rank 0", {0, 1}), ("launcher", {1})])
-def test_ranks_that_wait_for_one_that_does_not_come(hosting: str, expected: set[int]) -> None:
+def test_ranks_that_wait_for_one_that_does_not_come(hosting: str, expected: set[int], tmp_path: Path) -> None:
     """Rank 0 has no process group yet: it is who hosts the store of the others, unless that is their launcher."""
     job = f"{HERE}:{free_port()}"
-    command = (sys.executable, "-c", _IMPORTS + _WAITING, *job.split(":"), hosting)
-    with running(command=command, env={}) as launcher:
+    with forked(_IMPORTS + _WAITING, *job.split(":"), hosting, env={}, folder=tmp_path) as launcher:
         ranks = waiting_at(here(), job, len(expected))
         assert ranks.keys() == expected
         assert {rank.stat.parent_pid for rank in ranks.values()} == {launcher.pid}
@@ -215,10 +204,10 @@ def test_rank_that_joins_one_group_after_another(tmp_path: Path) -> None:
         assert not found_by(node, first)
 
 
-def test_process_without_a_group_is_searched_once() -> None:
+def test_process_without_a_group_is_searched_once(tmp_path: Path) -> None:
     """Until it shows a new sign of one."""
     server = "listener = socket.create_server(('127.0.0.1', 0))\n"
-    with running(_IMPORTS + server + READY + "time.sleep(600)\n", env={}) as process:
+    with forked(_IMPORTS + server + READY + "time.sleep(600)\n", env={}, folder=tmp_path) as process:
         procfs = ProcFs()
         search, lister = GroupSearch(procfs), Lister(procfs)
 
@@ -251,7 +240,7 @@ def test_group_is_sought_first_behind_what_the_import_fills() -> None:
     filled = "kept = [bytes(1000) for _ in range(200_000)]\n"
     with (
         running(_IMPORTS + _ALONE + filled + READY + "time.sleep(600)\n", env={}) as process,
-        memory_of(process) as memory,
+        memory_of(process.pid) as memory,
     ):
         regions = read_mappings(ProcFs(), process.pid)
         (heap,) = (region for region in regions if region.is_heap)
@@ -261,10 +250,10 @@ def test_group_is_sought_first_behind_what_the_import_fills() -> None:
         assert memory.bytes_read < 48_000_000
 
 
-def test_smaller_group_is_not_taken_for_the_world_where_the_limits_come_first() -> None:
+def test_smaller_group_is_not_taken_for_the_world_where_the_limits_come_first(tmp_path: Path) -> None:
     """It would give the process another rank: one of a pair has rank 0 there, whoever it is in the world."""
     smaller = "pair = dist.new_group([0])\nfor _ in range(40): dist.new_group([0])\n"
-    with running(_IMPORTS + _ALONE + smaller + READY + "time.sleep(600)\n", env={}) as process:
+    with forked(_IMPORTS + _ALONE + smaller + READY + "time.sleep(600)\n", env={}, folder=tmp_path) as process:
         answers = set()
         for size in range(4_000_000, 160_000_000, 2_000_000):
             with open_memory(ProcFs(), process.pid, Deadline(30.0), most_bytes=size) as memory:
@@ -278,18 +267,12 @@ def test_smaller_group_is_not_taken_for_the_world_where_the_limits_come_first() 
     assert answers == {"none", "not searched", "found"}
 
 
-def test_memory_that_is_made_up() -> None:
+def test_memory_that_is_made_up(tmp_path: Path) -> None:
     """Thousands of objects that look like groups, with stores that hold themselves: none of them is one."""
-    with running(_IMPORTS + _HOSTILE, env={}) as process:
-        assert world_of(process) is None
+    with forked(_IMPORTS + _HOSTILE, env={}, folder=tmp_path) as process, memory_of(process.pid) as memory:
+        assert find_world(ProcFs(), memory, read_mappings(ProcFs(), process.pid)) is None
 
 
-def world_of(process: Popen[str]) -> TorchGroup | None:
-    """Search the memory of one process."""
-    with memory_of(process) as memory:
-        return find_world(ProcFs(), memory, read_mappings(ProcFs(), process.pid))
-
-
-def memory_of(process: Popen[str]) -> AbstractContextManager[ProcessMemory]:
+def memory_of(pid: int) -> AbstractContextManager[ProcessMemory]:
     """Open the memory of one process."""
-    return open_memory(ProcFs(), process.pid, Deadline(30.0), most_bytes=1 << 34)
+    return open_memory(ProcFs(), pid, Deadline(30.0), most_bytes=1 << 34)

@@ -23,6 +23,7 @@ from shared.wire.trace import Trace
 from tests.build.processes import ports
 from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.processes import READY, rank_environment, running, until
+from tests.system.live.forked_programs import forked
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
@@ -53,6 +54,21 @@ def run(program: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
 
 
+def run_in_fork(program: str, env: dict[str, str], folder: Path) -> None:
+    """Run a program to its end in a fork; it must print nothing and end with status 0."""
+    with forked(_WAITS + program + END, env=env, folder=folder):
+        pass
+
+
+_WAITS = """
+import os
+if os.fork():
+    _, status = os.wait()
+    print("ready" if status == 0 else status, flush=True)
+    os._exit(0)
+"""
+
+
 @pytest.fixture
 def free_port() -> int:
     """A port for a rendezvous."""
@@ -80,25 +96,25 @@ def test_job_prints_and_leaves_nothing_more(folder: Path, free_port: int) -> Non
     assert list(folder.iterdir()) == []
 
 
-def test_rank_without_the_server_class_runs_on(folder: Path, free_port: int) -> None:
+def test_rank_without_the_server_class_runs_on(folder: Path, free_port: int, tmp_path: Path) -> None:
     """An older torch has none; the agent is told why."""
     hide = "import torch._C._distributed_c10d as c\ndel c._WorkerServer\n"
-    with running(hide + WORK + READY + "time.sleep(600)", env=environment(folder, free_port)) as process:
+    program = hide + WORK + READY + "time.sleep(600)"
+    with forked(program, env=environment(folder, free_port), folder=tmp_path) as process:
         error = json.loads((folder / f"{process.pid}.status.json").read_text())["error"]
     assert "_WorkerServer" in error
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777])
-def test_folder_that_others_may_enter_is_not_used(folder: Path, free_port: int, mode: int) -> None:
+def test_folder_that_others_may_enter_is_not_used(folder: Path, free_port: int, tmp_path: Path, mode: int) -> None:
     """Somebody else may have made it; the job runs on without a server."""
     folder.mkdir()
     folder.chmod(mode)
-    done = run(WORK + END + "print('done')", environment(folder, free_port))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    run_in_fork(WORK, environment(folder, free_port), tmp_path)
     assert list(folder.iterdir()) == []
 
 
-def test_sockets_left_behind_are_removed(folder: Path, free_port: int) -> None:
+def test_sockets_left_behind_are_removed(folder: Path, free_port: int, tmp_path: Path) -> None:
     """Those on which nobody listens any more, and no others."""
     folder.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as dead, socket.socket(socket.AF_UNIX) as living:
@@ -107,14 +123,15 @@ def test_sockets_left_behind_are_removed(folder: Path, free_port: int) -> None:
         (folder / "1.groups.json").write_text("{}")
         living.bind(str(folder / "2.sock"))
         living.listen()
-        run(WORK + END, environment(folder, free_port))
+        run_in_fork(WORK, environment(folder, free_port), tmp_path)
     assert [path.name for path in folder.iterdir()] == ["2.sock"]
 
 
-def test_child_that_ends_leaves_its_parents_socket(folder: Path, free_port: int) -> None:
+def test_child_that_ends_leaves_its_parents_socket(folder: Path, free_port: int, tmp_path: Path) -> None:
     """A fork inherits what its parent wanted done at the end."""
     fork = "import atexit\nif os.fork() == 0: atexit._run_exitfuncs(); os._exit(0)\nos.wait()\n"
-    with running(WORK + fork + READY + "time.sleep(600)", env=environment(folder, free_port)) as process:
+    program = WORK + fork + READY + "time.sleep(600)"
+    with forked(program, env=environment(folder, free_port), folder=tmp_path) as process:
         assert isinstance(ask_source(RecorderSource(), rank_of(process.pid)), Trace)
 
 
@@ -124,7 +141,7 @@ def test_data_loader_workers_open_nothing(folder: Path, free_port: int) -> None:
 from torch.utils.data import DataLoader
 if __name__ == "__main__":
     for context in ("fork", "spawn"):
-        assert len(list(DataLoader([1, 2, 3], num_workers=2, multiprocessing_context=context))) == 3
+        assert len(list(DataLoader([1, 2, 3], num_workers=1, multiprocessing_context=context))) == 3
 """
     with running(WORK + loader + READY + "time.sleep(600)", env=environment(folder, free_port)) as process:
         names = {path.name for path in folder.iterdir()}
@@ -215,11 +232,12 @@ def test_variables_of_the_recorder(
     assert changed == expected
 
 
-def test_job_that_is_killed_is_cleaned_up_by_the_next(folder: Path, free_port: int) -> None:
+def test_job_that_is_killed_is_cleaned_up_by_the_next(folder: Path, free_port: int, tmp_path: Path) -> None:
     """SIGKILL leaves files, which the next rank removes."""
-    with running(WORK + READY + "time.sleep(600)", env=environment(folder, free_port)) as process:
+    program, env = WORK + READY + "time.sleep(600)", environment(folder, free_port)
+    with forked(program, env=env, folder=tmp_path) as process:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         assert len(list(folder.iterdir())) == 2
-        run(WORK + END, environment(folder, free_port))
+        run_in_fork(WORK, env, tmp_path)
         assert list(folder.iterdir()) == []
