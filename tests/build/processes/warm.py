@@ -2,7 +2,8 @@
 
 Importing is most of what a short command costs. The fork has the arguments, variables, working directory and streams
 that it is given, and ends as a command does: by `cli.main.main`, through the interpreter's own end. Real interpreters
-stay wherever the start itself, a terminal or a signal is what a test is about, and in the tests of what is installed.
+stay wherever the start itself is what a test is about, in one test of each way to end by a signal and of terminals, and
+in the tests of what is installed.
 
 Where another program has to start `unhang`, as sshd does, it gets a script in its place (`script`), which asks for a
 fork and lives as long as that: whoever looks for the command, or ends it, finds the script.
@@ -19,7 +20,7 @@ import struct
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,8 @@ from tests.build.processes.parcels import pair, receive, send
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 
+_END_SECONDS = 20.0
+"""What was killed with SIGKILL is gone by then."""
 
 _SCRIPT = """#!{python} -IS
 import json, os, socket, sys
@@ -60,6 +63,11 @@ def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: 
         return Done(status, _whole(out), _whole(err))
 
 
+def start(arguments: Sequence[str], *, environment: Mapping[str, str], streams: Sequence[int]) -> "Forked":
+    """Start `unhang` with these open files as its last standard streams; its input is empty where they are two."""
+    return _server().start([list(arguments), dict(environment), os.getcwd()], streams)
+
+
 def script() -> str:
     """Return a script that is `unhang` for this user, as long as this process lives."""
     return _server().script()
@@ -68,6 +76,43 @@ def script() -> str:
 def _whole(file: IO[str]) -> str:
     file.seek(0)
     return file.read()
+
+
+class Forked:
+    """A command that runs; its process id is nobody else's until its status is taken."""
+
+    def __init__(self, pid: int, handle: int, name: str, status_of: Callable[[int], int]) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._handle, self._name, self._status_of = handle, name, status_of
+
+    def poll(self) -> int | None:
+        """Return its status, or None while it lives."""
+        return self._taken(0)
+
+    def wait(self, seconds: float) -> int:
+        """Wait for its status. Raises `subprocess.TimeoutExpired`."""
+        status = self._taken(seconds)
+        if status is None:
+            raise subprocess.TimeoutExpired(f"unhang {self._name}", seconds)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it is there."""
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._handle, number)
+
+    def end(self) -> None:
+        """Kill it, if it is there."""
+        self.send_signal(signal.SIGKILL)
+        if self.returncode is None:
+            self.wait(_END_SECONDS)
+
+    def _taken(self, seconds: float) -> int | None:
+        if self.returncode is None and select.select([self._handle], [], [], seconds)[0]:
+            self.returncode = self._status_of(self.pid)
+            os.close(self._handle)
+        return self.returncode
 
 
 class _Server:
@@ -87,18 +132,22 @@ class _Server:
                 start_new_session=True,
             )
 
-    def run(self, order: list[object], streams: Sequence[int], seconds: float) -> int:
-        """Run a command to its end and return its status; its process id is nobody else's until that is taken."""
+    def start(self, order: list[object], streams: Sequence[int]) -> "Forked":
+        """Start a command."""
         pid, (handle,) = self._ask(order, streams)
+        return Forked(pid, handle, str(order[0]), self.status_of)
+
+    def run(self, order: list[object], streams: Sequence[int], seconds: float) -> int:
+        """Run a command to its end and return its status."""
+        forked = self.start(order, streams)
         try:
-            ended, _, _ = select.select([handle], [], [], seconds)
-            if not ended:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            return forked.wait(seconds)
         finally:
-            os.close(handle)
+            forked.end()
+
+    def status_of(self, pid: int) -> int:
+        """Take the status of a command that has ended."""
         status, _ = self._ask(pid)
-        if not ended:
-            raise subprocess.TimeoutExpired(f"unhang {order[0]}", seconds)
         assert isinstance(status, int)
         return status
 

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from shared.answer.diagnosis import Diagnosis
 from shared.errors import InvalidSettings
 from tests.build.processes.commands import FIRST, Job, command, environment, unhang
 from tests.build.processes.ports import free_port
+from tests.build.processes.warm import Forked, start
 from tests.build.services.certificates import Authority
 
 
@@ -88,12 +90,19 @@ def test_settings_that_cannot_be_used(arguments: list[str], said: str, tmp_path:
     assert "Traceback" not in result.stderr
 
 
+Process = subprocess.Popen[bytes] | Forked
+
+
 @contextmanager
-def service(*arguments: str, port: int, log: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def service(*arguments: str, port: int, log: Path, env: dict[str, str], executed: bool = True) -> Iterator[Process]:
     """Run a service until the block ends; it must then end by SIGTERM without complaint."""
+    words, variables = (*arguments, "--listen", f"127.0.0.1:{port}"), environment(env)
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command(*arguments, "--listen", f"127.0.0.1:{port}"), env=environment(env), stdout=output, stderr=output
+        streams = [output.fileno()] * 2
+        process: Process = (
+            subprocess.Popen(command(*words), env=variables, stdout=output, stderr=output)
+            if executed
+            else start(words, environment=variables, streams=streams)
         )
     try:
         _wait_until_well(process, port, log)
@@ -101,11 +110,11 @@ def service(*arguments: str, port: int, log: Path, env: dict[str, str]) -> Itera
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0, log.read_text()
     finally:
-        process.kill()
-        process.wait()
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
 
 
-def _wait_until_well(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_until_well(process: Process, port: int, log: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -175,6 +184,7 @@ def test_both_services_know_each_other_by_certificates(job: Job, tmp_path: Path)
     late = authority.sign("oncall.example", file="late", expired=True)
     collector_own = authority.sign("collector.example")
     ports = free_port(), free_port()
+    forked = partial(service, executed=False)
     tls = f"--tls-cert-file={server.certificate} --tls-key-file={server.key} --client-ca-file={authority.file}".split()
     asks = (
         f"--agents=https://localhost:{ports[0]} --agent-ca-file={authority.file} --store={tmp_path / 's.sqlite3'} "
@@ -183,8 +193,8 @@ def test_both_services_know_each_other_by_certificates(job: Job, tmp_path: Path)
     audits = tmp_path / "agent.jsonl", tmp_path / "collector.jsonl"
     only = ("--client-names", "collector.example", "--audit-log", str(audits[0]))
     with (
-        service("agent", *tls, *only, port=ports[0], log=tmp_path / "agent.log", env=job.env),
-        service("collector", *tls, *asks, f"--audit-log={audits[1]}", port=ports[1], log=tmp_path / "c.log", env={}),
+        forked("agent", *tls, *only, port=ports[0], log=tmp_path / "agent.log", env=job.env),
+        forked("collector", *tls, *asks, f"--audit-log={audits[1]}", port=ports[1], log=tmp_path / "c.log", env={}),
     ):
         here = {"UNHANG_COLLECTOR": f"https://localhost:{ports[1]}", "UNHANG_CACERT": str(authority.file)}
         done = unhang(

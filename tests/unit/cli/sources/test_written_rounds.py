@@ -23,6 +23,7 @@ from tests.build.processes.commands import (
     unhang,
 )
 from tests.build.processes.sshd import Cluster, cluster
+from tests.build.processes.warm import script
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
@@ -55,11 +56,12 @@ def documented(tool: str, looks: Path) -> str:
     return line.replace("JOBID", "77").replace("node[01-64]", "node[01-03]").replace("/shared/incident", str(looks))
 
 
-def folder_with_unhang(folder: Path) -> Path:
-    """Make a folder for programs, with `unhang` in it."""
+def folder_with_unhang(folder: Path, *, executed: bool = False) -> Path:
+    """Make a folder for programs, with `unhang` in it: forks, or interpreters of their own where `executed`."""
     programs = folder / "bin"
     programs.mkdir()
-    (programs / "unhang").write_text(f'#!/bin/sh\nexec {shlex.join(command())} "$@"\n', encoding="ascii")
+    unhang = f'#!/bin/sh\nexec {shlex.join(command())} "$@"\n' if executed else script()
+    (programs / "unhang").write_text(unhang, encoding="ascii")
     (programs / "unhang").chmod(0o755)
     return programs
 
@@ -79,7 +81,7 @@ def assert_all_nodes_are_judged(looks: Path) -> None:
 
 def test_srun(tmp_path: Path) -> None:
     """Each task is a process of its own, with the variables of its task; none takes itself for a rank."""
-    programs = folder_with_unhang(tmp_path)
+    programs = folder_with_unhang(tmp_path, executed=True)
     done = launchers.run(documented("srun", tmp_path / "looks"), programs, launchers.srun(programs, RANKS))
     assert (done.returncode, done.stderr) == (0, "")
     assert_all_nodes_are_judged(tmp_path / "looks")
