@@ -95,14 +95,14 @@ async def test_what_older_collectors_ask_is_answered(folder: Path, agent: httpx.
 
 
 @recordings
-def test_verdict_of_today_is_read_by_older_command_lines_and_bots(folder: Path, diagnosis: Diagnosis) -> None:
+async def test_verdict_of_today_is_read_by_older_command_lines_and_bots(folder: Path, diagnosis: Diagnosis) -> None:
     """The words in it are words that they knew, for a hang of a kind that they knew."""
     assert diagnosis.verdict.value == "hung"
     assert_valid(diagnosis.model_dump(mode="json", by_alias=True), Recording(folder).schema("Diagnosis"))
 
 
 @recordings
-def test_what_is_not_valid_for_them_is_found(folder: Path, snapshot: dict[str, Any]) -> None:
+async def test_what_is_not_valid_for_them_is_found(folder: Path, snapshot: dict[str, Any]) -> None:
     """The schemas are no sieves: a field of another type, or one that is gone, is no answer for them."""
     recording = Recording(folder)
     for spoilt in ({"ranks": [{**snapshot["ranks"][0], "identity": None}]}, {"schema_version": "one"}):
