@@ -72,10 +72,7 @@ def cluster(
         for name, environment in environments.items():
             hosts[name] = _start(program, folder, name, environment)
         _configure(folder, hosts)
-        forked = _program(folder / ("forked" if executed else "unhang"), script())
-        if executed:
-            own = (f'[ "$UNHANG_AGENT_HOST_NAME" != {name} ] || exec {shlex.join(command())} "$@"' for name in executed)
-            _program(folder / "unhang", "\n".join(("#!/bin/sh", *own, f'exec {forked} "$@"\n')))
+        put_unhang(folder, executed=executed)
         yield Cluster(folder, hosts)
     finally:
         for host in hosts.values():
@@ -84,10 +81,17 @@ def cluster(
             host.process.wait()
 
 
-def _program(path: Path, text: str) -> Path:
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
+def put_unhang(folder: Path, *, executed: Collection[str] = ()) -> None:
+    """Put an `unhang` into a folder: forks of a warm process (warm.py), but interpreters for these names of hosts."""
+    _put(folder / ("forked" if executed else "unhang"), script())
+    if executed:
+        own = (f'[ "$UNHANG_AGENT_HOST_NAME" != {name} ] || exec {shlex.join(command())} "$@"' for name in executed)
+        _put(folder / "unhang", "\n".join(("#!/bin/sh", *own, f'exec {folder / "forked"} "$@"\n')))
+
+
+def _put(program: Path, text: str) -> None:
+    program.write_text(text)
+    program.chmod(0o755)
 
 
 def _make_key(path: Path) -> None:

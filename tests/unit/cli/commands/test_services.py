@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import httpx
@@ -127,9 +127,20 @@ def _wait_until_well(process: Process, port: int, log: Path) -> None:
     raise AssertionError(f"it did not come up: {log.read_text()}")
 
 
-@pytest.mark.slow
-def test_agent_and_collector_together(job: Job, tmp_path: Path) -> None:
-    """Both services, asked by every command; they end by SIGTERM with status 0, as service managers like it."""
+class Both(NamedTuple):
+    """An agent and its collector: where they listen, and the token that both ask for."""
+
+    agent: str
+    collector: str
+    token: Path
+
+
+@pytest.fixture(scope="module")
+def both(job: Job, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """Both services. There is a loop for them to take which takes nobody's requests."""
+    tmp_path = tmp_path_factory.mktemp("both")
+    (tmp_path / "uvloop.py").write_text("raise RuntimeError('uvloop was taken')\n", encoding="ascii")
+    path = {"PYTHONPATH": str(tmp_path)}
     token = tmp_path / "token"
     token.write_text("s3cret\n", encoding="ascii")
     token.chmod(0o600)
@@ -144,37 +155,41 @@ def test_agent_and_collector_together(job: Job, tmp_path: Path) -> None:
         str(tmp_path / "s.sqlite3"),
     )
     with (
-        service("agent", "--host-name", "node07", *known, port=ports[0], log=tmp_path / "agent.log", env=job.env),
-        service("collector", *known, *asks, port=ports[1], log=tmp_path / "collector.log", env={}),
+        service(
+            "agent", "--host-name", "node07", *known, port=ports[0], log=tmp_path / "a.log", env={**job.env, **path}
+        ),
+        service("collector", *known, *asks, port=ports[1], log=tmp_path / "c.log", env=path),
     ):
-        here = {"UNHANG_COLLECTOR": f"http://127.0.0.1:{ports[1]}"}
-        refused = unhang("jobs", env=here)
-        assert refused.status == 1
-        assert "--token-file" in refused.err
-        here["UNHANG_TOKEN_FILE"] = str(token)
-        assert "node07" in unhang("jobs", env=here).out
-        done = unhang("diagnose", "--json", "--interval", "0.2", "--save", str(tmp_path / "kept"), env=here)
-        assert done.status == 12, done.err
-        assert Diagnosis.model_validate_json(done.out).coverage.with_stacks == 2
-        (bundle,) = (tmp_path / "kept").iterdir()
-        assert unhang("diagnose", "--from", str(bundle)).status == 12
-        for name in ("stacks", "fds", "logs", "sequences"):
-            view = unhang(name, "--rank", str(FIRST), env=here)
-            assert view.status == 0, view.err
-        assert "wait_for_quota" in unhang("stacks", "--format", "folded", env=here).out
-        unknown = unhang("diagnose", "nope", env=here)
-        assert (unknown.status, unknown.out) == (1, "")
-        assert "nope" in unknown.err
+        yield Both(*(f"http://127.0.0.1:{port}" for port in ports), token)
 
 
-@pytest.mark.parametrize("name", ["agent", "collector"])
-def test_loop_of_others_is_not_taken(name: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_agent_and_collector_together(both: Both, tmp_path: Path) -> None:
+    """Both services, asked by every command; they end by SIGTERM with status 0, as service managers like it."""
+    here = {"UNHANG_COLLECTOR": both.collector}
+    refused = unhang("jobs", env=here)
+    assert refused.status == 1
+    assert "--token-file" in refused.err
+    here["UNHANG_TOKEN_FILE"] = str(both.token)
+    assert "node07" in unhang("jobs", env=here).out
+    done = unhang("diagnose", "--json", "--interval", "0.2", "--save", str(tmp_path / "kept"), env=here)
+    assert done.status == 12, done.err
+    assert Diagnosis.model_validate_json(done.out).coverage.with_stacks == 2
+    (bundle,) = (tmp_path / "kept").iterdir()
+    assert unhang("diagnose", "--from", str(bundle)).status == 12
+    for name in ("stacks", "fds", "logs", "sequences"):
+        view = unhang(name, "--rank", str(FIRST), env=here)
+        assert view.status == 0, view.err
+    assert "wait_for_quota" in unhang("stacks", "--format", "folded", env=here).out
+    unknown = unhang("diagnose", "nope", env=here)
+    assert (unknown.status, unknown.out) == (1, "")
+    assert "nope" in unknown.err
+
+
+def test_loop_of_others_is_not_taken(both: Both) -> None:
     """uvicorn takes uvloop where it finds it; our protocol needs asyncio's own transports, and answered nothing."""
-    (tmp_path / "uvloop.py").write_text("raise RuntimeError('uvloop was taken')\n", encoding="ascii")
-    asks = ("--agents", "127.0.0.1:1", "--store", str(tmp_path / "s.sqlite3")) if name == "collector" else ()
-    port = free_port()
-    with service(name, *asks, port=port, log=tmp_path / "log", env={"PYTHONPATH": str(tmp_path)}):
-        assert httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code == 200
+    for address in (both.agent, both.collector):
+        assert httpx.get(f"{address}/healthz", trust_env=False).status_code == 200
 
 
 def test_both_services_know_each_other_by_certificates(job: Job, tmp_path: Path) -> None:
