@@ -12,11 +12,8 @@ from typing import Any
 import httpx
 
 from cli.sources.helpers import Helpers
-from cli.sources.one_box import local_agent
 from cli.sources.remote import client_options
-from collector.app import create_app
 from collector.concurrency.threads import run_in_thread
-from collector.settings import CollectorSettings
 from collector.show.mcp.endpoint import is_installed
 from collector.show.mcp.rest import Rest
 from shared.errors import InvalidSettings
@@ -62,6 +59,10 @@ def _require_package() -> None:
 @asynccontextmanager
 async def _own_collector(store: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client of a collector in this process, whose one agent is this machine's. No socket is opened."""
+    from cli.sources.one_box import local_agent  # whoever serves another collector's tools needs none of these
+    from collector.app import create_app
+    from collector.settings import CollectorSettings
+
     # Not from the environment: what is set there is meant for the service.
     settings = CollectorSettings.model_construct(agents=_AGENT, store=str(store))
     async with AsyncExitStack() as stack:

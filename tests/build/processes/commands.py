@@ -7,15 +7,18 @@ machine is left out.
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from tests.build.processes.warm import Done, run
+from tests.build.processes.warm import Done, Forked, run, start
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SECONDS = 60.0
@@ -59,11 +62,66 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**ours, **(more or {})}
 
 
-def started(*arguments: str) -> "subprocess.Popen[str]":
-    """Start `unhang`, its output going to pipes."""
-    return subprocess.Popen(
-        command(*arguments), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def started(*arguments: str, env: Mapping[str, str] | None = None, executed: bool = False) -> "Started":
+    """Start `unhang`, its streams being pipes; a fork, or an interpreter of its own where `executed`."""
+    return Started(arguments, environment(env), executed)
+
+
+class Started:
+    """An `unhang` that runs, with pipes for all that it reads and writes. It has ended when its block does."""
+
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], executed: bool) -> None:
+        (read, into), (out, write), (err, complain) = (os.pipe() for _ in range(3))
+        theirs = [read, write, complain]
+        self.stdin, self.stdout, self.stderr = open(into, "w"), open(out), open(err)  # noqa: SIM115 - closed by `close`
+        self._process = (
+            subprocess.Popen(command(*arguments), env=env, stdin=theirs[0], stdout=theirs[1], stderr=theirs[2])
+            if executed
+            else start(arguments, environment=env, streams=theirs)
+        )
+        for end in theirs:
+            os.close(end)
+
+    @property
+    def returncode(self) -> int | None:
+        """Its status, once that was taken."""
+        return self._process.returncode
+
+    def poll(self) -> int | None:
+        """Return its status, or None while it lives."""
+        return self._process.poll()
+
+    def wait(self, seconds: float = SECONDS) -> int:
+        """Wait for its status. Raises `subprocess.TimeoutExpired`."""
+        return self._process.wait(seconds)
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def communicate(self, seconds: float = SECONDS) -> tuple[str, str]:
+        """Return all that it writes until it ends. Raises `subprocess.TimeoutExpired`."""
+        with ThreadPoolExecutor(2) as readers:
+            texts = [readers.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            try:
+                self.wait(seconds)
+            finally:
+                self.send_signal(signal.SIGKILL)
+        return texts[0].result(), texts[1].result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill it, if it is there, and close the pipes."""
+        self.send_signal(signal.SIGKILL)
+        self.wait()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            with suppress(BrokenPipeError):
+                stream.close()
 
 
 def unhang(*arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Done:
@@ -87,24 +145,28 @@ def _executed(*arguments: str, env: Mapping[str, str] | None, cwd: Path | None) 
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def unhang_on_terminal(*arguments: str, env: Mapping[str, str] | None = None) -> str:
+def unhang_on_terminal(*arguments: str, env: Mapping[str, str] | None = None, executed: bool = False) -> str:
     """Run `unhang` with a terminal of 80 columns as its output, and return all that it showed."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        ["sh", "-c", 'stty cols 80 && exec "$@"', "sh", *command(*arguments)],
-        env=environment({"TERM": "xterm-256color", **(env or {})}),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
+    termios.tcsetwinsize(theirs, (24, 80))
+    process = _start_on_terminal(arguments, environment({"TERM": "xterm-256color", **(env or {})}), theirs, executed)
     os.close(theirs)
     try:
         return b"".join(_read_all(ours)).decode()
     finally:
         os.close(ours)
-        process.kill()
-        process.wait()
+        process.send_signal(signal.SIGKILL)
+        process.wait(SECONDS)
+
+
+def _start_on_terminal(
+    arguments: Sequence[str], env: Mapping[str, str], terminal: int, executed: bool
+) -> "subprocess.Popen[bytes] | Forked":
+    if not executed:
+        return start(arguments, environment=env, streams=[terminal] * 3)
+    return subprocess.Popen(
+        command(*arguments), env=env, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
+    )
 
 
 def _read_all(terminal: int) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -57,11 +57,11 @@ def sshd_program() -> str:
 
 @contextmanager
 def cluster(
-    folder: Path, environments: Mapping[str, Mapping[str, str]], *, executed: bool = False
+    folder: Path, environments: Mapping[str, Mapping[str, str]], *, executed: Collection[str] = ()
 ) -> Iterator[Cluster]:
     """Run one daemon per name; what is looked at there sees that environment.
 
-    The command on the other side is a fork of a warm process (warm.py), or an interpreter of its own where `executed`.
+    The command on the other side is a fork of a warm process (warm.py), or, on nodes in `executed`, an interpreter.
     """
     program = sshd_program()
     if os.geteuid() == 0:
@@ -72,15 +72,26 @@ def cluster(
         for name, environment in environments.items():
             hosts[name] = _start(program, folder, name, environment)
         _configure(folder, hosts)
-        unhang = folder / "unhang"
-        unhang.write_text(f'#!/bin/sh\nexec {shlex.join(command())} "$@"\n' if executed else script())
-        unhang.chmod(0o755)
+        put_unhang(folder, executed=executed)
         yield Cluster(folder, hosts)
     finally:
         for host in hosts.values():
             host.process.send_signal(signal.SIGCONT)
             host.process.kill()
             host.process.wait()
+
+
+def put_unhang(folder: Path, *, executed: Collection[str] = ()) -> None:
+    """Put an `unhang` into a folder: forks of a warm process (warm.py), but interpreters for these names of hosts."""
+    _put(folder / ("forked" if executed else "unhang"), script())
+    if executed:
+        own = (f'[ "$UNHANG_AGENT_HOST_NAME" != {name} ] || exec {shlex.join(command())} "$@"' for name in executed)
+        _put(folder / "unhang", "\n".join(("#!/bin/sh", *own, f'exec {folder / "forked"} "$@"\n')))
+
+
+def _put(program: Path, text: str) -> None:
+    program.write_text(text)
+    program.chmod(0o755)
 
 
 def _make_key(path: Path) -> None:

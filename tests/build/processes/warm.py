@@ -2,7 +2,8 @@
 
 Importing is most of what a short command costs. The fork has the arguments, variables, working directory and streams
 that it is given, and ends as a command does: by `cli.main.main`, through the interpreter's own end. Real interpreters
-stay wherever the start itself, a terminal or a signal is what a test is about, and in the tests of what is installed.
+stay wherever the start itself is what a test is about, in one test of each way to end by a signal and of terminals, and
+in the tests of what is installed.
 
 Where another program has to start `unhang`, as sshd does, it gets a script in its place (`script`; see doors.py).
 """
@@ -53,6 +54,11 @@ def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: 
         return Done(status, _whole(out), _whole(err))
 
 
+def start(arguments: Sequence[str], *, environment: Mapping[str, str], streams: Sequence[int]) -> "Forked":
+    """Start `unhang` with these open files as its last standard streams; its input is empty where they are two."""
+    return _server().start([list(arguments), dict(environment), os.getcwd(), None], streams)
+
+
 @contextmanager
 def started(
     arguments: Sequence[str],
@@ -61,7 +67,7 @@ def started(
     directory: Path,
     output: int,
     most_bytes: int | None = None,
-) -> Iterator["Command"]:
+) -> Iterator["Forked"]:
     """Run `unhang` until the block ends, its output going to an open file.
 
     `most_bytes`: of memory, as `ulimit -v` bounds it.
@@ -84,6 +90,43 @@ def _whole(file: IO[str]) -> str:
     return file.read()
 
 
+class Forked:
+    """A command that runs; its process id is nobody else's until its status is taken."""
+
+    def __init__(self, pid: int, handle: int, name: str, status_of: Callable[[int], int]) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._handle, self._name, self._status_of = handle, name, status_of
+
+    def poll(self) -> int | None:
+        """Return its status, or None while it lives."""
+        return self._taken(0)
+
+    def wait(self, seconds: float) -> int:
+        """Wait for its status. Raises `subprocess.TimeoutExpired`."""
+        status = self._taken(seconds)
+        if status is None:
+            raise subprocess.TimeoutExpired(f"unhang {self._name}", seconds)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it is there."""
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._handle, number)
+
+    def end(self) -> None:
+        """Kill it, if it is there."""
+        self.send_signal(signal.SIGKILL)
+        if self.returncode is None:
+            self.wait(_END_SECONDS)
+
+    def _taken(self, seconds: float) -> int | None:
+        if self.returncode is None and select.select([self._handle], [], [], seconds)[0]:
+            self.returncode = self._status_of(self.pid)
+            os.close(self._handle)
+        return self.returncode
+
+
 class _Server:
     """The process that forks, as its one client sees it. It ends with its client."""
 
@@ -101,10 +144,10 @@ class _Server:
                 start_new_session=True,
             )
 
-    def start(self, order: list[object], streams: Sequence[int]) -> "Command":
+    def start(self, order: list[Any], streams: Sequence[int]) -> "Forked":
         """Start a command."""
         pid, (handle,) = self.ask(order, streams)
-        return Command(self, pid, handle)
+        return Forked(self, pid, handle, " ".join(order[0]))
 
     def script(self) -> str:
         """Have it answer those who are not its client, each at a line of its own."""
@@ -119,45 +162,43 @@ class _Server:
             return receive(self._line)
 
 
-class Command:
-    """A command that was started. Its process id is nobody else's until it was ended.
+class Forked:
+    """A command that was started. Its process id is nobody else's until its status is taken."""
 
-    `cpu_seconds`: what it has used of a core by its end, and what its children did.
-    """
-
-    def __init__(self, server: _Server, pid: int, handle: int) -> None:
+    def __init__(self, server: _Server, pid: int, handle: int, words: str) -> None:
         self.pid = pid
+        self.returncode: int | None = None
         self.cpu_seconds = 0.0
-        self._server = server
-        self._handle = handle
-        self._status: int | None = None
+        """What it has used of a core by its end, and what its children did."""
+        self._server, self._handle, self._words = server, handle, words
 
     def poll(self) -> int | None:
         """Return its status; None while it runs."""
-        if self._status is None and select.select([self._handle], [], [], 0)[0]:
-            (self._status, self.cpu_seconds), _ = self._server.ask(self.pid)
-        return self._status
+        return self._taken(0)
 
     def wait(self, seconds: float) -> int:
         """Wait until it has ended; raises `subprocess.TimeoutExpired`."""
-        if self._status is None:
-            select.select([self._handle], [], [], seconds)
-        status = self.poll()
+        status = self._taken(seconds)
         if status is None:
-            raise subprocess.TimeoutExpired(f"unhang, process {self.pid}", seconds)
+            raise subprocess.TimeoutExpired(f"unhang {self._words}", seconds)
         return status
 
-    def send_signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
         if self.poll() is None:
             signal.pidfd_send_signal(self._handle, number)
 
     def end(self) -> None:
-        """End it where it still runs."""
+        """Kill it where it still runs."""
         self.send_signal(signal.SIGKILL)
-        if self._status is None:
+        if self.returncode is None:
             self.wait(_GONE_SECONDS)
-        os.close(self._handle)
+
+    def _taken(self, seconds: float) -> int | None:
+        if self.returncode is None and select.select([self._handle], [], [], seconds)[0]:
+            (self.returncode, self.cpu_seconds), _ = self._server.ask(self.pid)
+            os.close(self._handle)
+        return self.returncode
 
 
 def _server() -> _Server:

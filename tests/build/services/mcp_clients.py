@@ -1,10 +1,12 @@
 """The MCP SDK's own client, asking a collector over HTTP or `unhang mcp` over standard input and output."""
 
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.build.processes.commands import command, environment
+from tests.build.processes.warm import script
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -30,13 +32,14 @@ async def over_http(url: str, *, token: str | None = None, mode: str = "auto") -
 
 @asynccontextmanager
 async def over_stdio(
-    *arguments: str, env: Mapping[str, str] | None = None, mode: str = "auto"
+    *arguments: str, env: Mapping[str, str] | None = None, mode: str = "auto", executed: bool = False
 ) -> AsyncIterator["Client"]:
-    """Ask an `unhang mcp` with these arguments."""
+    """Ask an `unhang mcp` with these arguments; a fork, or an interpreter of its own where `executed`."""
     from mcp.client.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    program, *rest = command("mcp", *arguments)
+    unhang = command() if executed else [sys.executable, "-IS", "-c", script()]
+    program, *rest = *unhang, "mcp", *arguments
     server = StdioServerParameters(command=program, args=rest, env=environment(env))
     async with Client(stdio_client(server), mode=mode) as client:
         yield client

@@ -34,7 +34,8 @@ def command_under(service: str, program: Sequence[str], *, drop_in: str | None =
     identity = ("--reuid", str(SERVICE_USER), "--regid", str(SERVICE_USER), "--clear-groups")
     sets = (f"--{which}-caps=-all{capabilities}" for which in ("inh", "ambient"))
     bounding = (f"--bounding-set=-all{capabilities}", "--no-new-privs")
-    inner = (sys.executable, "-m", "tests.system.deploy.sandbox", service, "--", *program)
+    calls = ",".join(sorted(allowed_system_calls(service)))
+    inner = (sys.executable, "-m", "tests.system.deploy.sandbox", calls, "--", *program)
     return (*_APART, "setpriv", *identity, *sets, *bounding, "env", f"PYTHONPATH={REPOSITORY}", *inner)
 
 
@@ -42,10 +43,10 @@ def _capabilities(text: str) -> list[str]:
     return [name for line in values_of(text, "AmbientCapabilities") for name in line.split()]
 
 
-def _forbid(service: str) -> None:
-    """Give up, for this process and what it starts, all system calls that the unit does not allow."""
+def _forbid_all_but(allowed: Sequence[str]) -> None:
+    """Give up, for this process and what it starts, all other system calls."""
     calls = pyseccomp.SyscallFilter(pyseccomp.ERRNO(_EPERM))
-    for name in sorted(allowed_system_calls(service)):
+    for name in allowed:
         try:
             calls.add_rule(pyseccomp.ALLOW, name)
         except (OSError, RuntimeError):
@@ -57,10 +58,10 @@ def _forbid(service: str) -> None:
 def main() -> None:
     """Apply the filter, then become the program."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("service")
+    parser.add_argument("calls")
     parser.add_argument("program", nargs="+")
     arguments = parser.parse_args()
-    _forbid(arguments.service)
+    _forbid_all_but(arguments.calls.split(","))
     os.execvp(arguments.program[0], arguments.program)
 
 

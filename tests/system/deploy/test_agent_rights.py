@@ -43,16 +43,26 @@ AGENT = "from cli.main import main; main()"
 JOB_NAME = f"rights-test-{os.getpid()}"
 """Of these tests in this process: test_pod_rights.py may run beside, and its agent sees our rank."""
 
+QUIET = {"UNHANG_AGENT_ONLY_USERS": str(OWNER), "UNHANG_AGENT_BEAT_SECONDS": "0"}
+"""What else runs here is left out, and nobody is looked at unasked."""
 
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A rank of another user, in a folder that only it may enter, with a log that only it may read."""
-    os.chown(tmp_path, OWNER, OWNER)
-    tmp_path.chmod(0o700)
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that only another user may enter."""
+    folder = tmp_path_factory.mktemp("job")
+    os.chown(folder, OWNER, OWNER)
+    folder.chmod(0o700)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def job(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A rank of another user, in that folder, with a log that only it may read."""
     command = (sys.executable, "-c", JOB.format(owner=OWNER))
     rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": JOB_NAME}
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ, **rank}
+        command, cwd=folder, stdout=subprocess.PIPE, text=True, env={**os.environ, **rank}
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -66,7 +76,7 @@ def running_agent(*, drop_in: str | None = None, **variables: str) -> Iterator[s
     with socket.create_server(("127.0.0.1", 0)) as holder:
         address = f"127.0.0.1:{holder.getsockname()[1]}"
     command = command_under("agent", (sys.executable, "-c", AGENT, "agent", "--listen", address), drop_in=drop_in)
-    with subprocess.Popen(command, env={**os.environ, **variables}) as process:
+    with subprocess.Popen(command, env={**os.environ, **QUIET, **variables}) as process:
         try:
             wait_for(f"http://{address}/healthz")
             yield f"http://{address}"
@@ -74,10 +84,10 @@ def running_agent(*, drop_in: str | None = None, **variables: str) -> Iterator[s
             process.terminate()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def agent() -> Iterator[str]:
-    """One without drop-ins."""
-    with running_agent() as address:
+    """One without drop-ins, which is asked for debuggers, too."""
+    with running_agent(UNHANG_AGENT_DEBUGGERS="true") as address:
         yield address
 
 
@@ -151,9 +161,10 @@ def test_process_of_another_user_is_read(job: subprocess.Popen[str], what: str) 
     assert done.returncode == 0, done.stderr
 
 
-def test_log_of_another_user_is_read_and_not_written(job: subprocess.Popen[str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("job")
+def test_log_of_another_user_is_read_and_not_written(folder: Path) -> None:
     """Reading any log is granted; changing one is not."""
-    log = tmp_path / "train.log"
+    log = folder / "train.log"
     read = under_the_unit(sys.executable, "-c", "import sys; print(open(sys.argv[1]).read())", str(log))
     assert "step 3" in read.stdout
     write = under_the_unit(sys.executable, "-c", "import sys; open(sys.argv[1], 'a')", str(log))
@@ -187,10 +198,9 @@ def functions(taken: DeepLook) -> set[str]:
 
 
 @pytest.mark.needs("gdb", "strace")
-def test_closer_looks_with_the_units_two_capabilities(job: subprocess.Popen[str]) -> None:
+def test_closer_looks_with_the_units_two_capabilities(job: subprocess.Popen[str], agent: str) -> None:
     """strace works whole, pystack without native frames; that gdb cannot work is said before it prints nonsense."""
-    with running_agent(UNHANG_AGENT_DEBUGGERS="true") as agent:
-        by_gdb, by_pystack, calls = (deep(agent, job.pid, how) for how in (How.GDB, How.PYSTACK, How.SYSCALLS))
+    by_gdb, by_pystack, calls = (deep(agent, job.pid, how) for how in (How.GDB, How.PYSTACK, How.SYSCALLS))
     assert by_gdb.missing is not None
     assert by_gdb.missing.reason is Reason.NOT_PERMITTED
     assert "debuggers.conf" in by_gdb.missing.detail

@@ -20,6 +20,7 @@ from collector.settings import CollectorSettings
 from tests.build.processes.ports import free_port
 from tests.system.deploy.test_containers import COMPOSE, DOCKERFILE, services
 from tests.system.deploy.units import REPOSITORY
+from tests.system.live.fork_launcher import FORK_LAUNCHER
 from tests.system.live.jobs import MARK
 
 TEXT = COMPOSE.read_text(encoding="utf-8")
@@ -171,7 +172,8 @@ def wait_for_steps(folder: Path) -> None:
 def test_its_commands_find_the_rank_that_hangs(tmp_path: Path) -> None:
     """Trainers, agents, collector, the checks of their health, and the question of its head, as they are written."""
     box, unhang = Box(tmp_path), (sys.executable, "-m", "cli")
-    train = (*unhang, "run", "--", sys.executable, "-m", "torch.distributed.run")
+    torchrun = (str(FORK_LAUNCHER), "2", "-m", "torch.distributed.run")
+    train = (*unhang, "run", "--", sys.executable, *torchrun)
     seen = {"UNHANG_AGENT_DISCOVER_SECONDS": "1"}
     with ExitStack() as stack:
         stack.callback(end_all, str(tmp_path))

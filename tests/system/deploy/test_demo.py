@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.system.deploy.units import REPOSITORY
+from tests.system.live.fork_launcher import FORK_LAUNCHER
 
 pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.slow]
 
@@ -44,10 +45,29 @@ def environment(process: psutil.Process) -> dict[str, str]:
         return {}
 
 
-def run_demo(mark: str, folder: Path, *arguments: str) -> str:
-    """Run the demonstration, which must succeed, and return what it printed."""
+START = "import runpy, sys; _, sys.executable, *sys.argv = sys.argv; runpy.run_path(sys.argv[0], run_name='__main__')"
+
+FORKING = """#!/bin/sh
+[ "$1 $2" = "-m torch.distributed.run" ] && set -- {launcher} {ranks} "$@"
+exec {python} "$@"
+"""
+
+
+def forking_python(folder: Path) -> Path:
+    """Make a Python whose torchrun forks its ranks, beside the `unhang` of this environment."""
+    folder.mkdir()
+    python = Path(sys.executable)
+    (folder / "unhang").symlink_to(python.with_name("unhang"))
+    (folder / "python").write_text(FORKING.format(launcher=FORK_LAUNCHER, ranks=4, python=python), encoding="utf-8")
+    (folder / "python").chmod(0o755)
+    return folder / "python"
+
+
+def run_demo(mark: str, folder: Path, *arguments: str, python: Path | None = None) -> str:
+    """Run the demonstration, which must succeed, and return what it printed; another `python` starts the job."""
+    start = (DEMO,) if python is None else ("-c", START, python, DEMO)
     done = subprocess.run(
-        (sys.executable, DEMO, *arguments),
+        (sys.executable, *start, *arguments),
         capture_output=True,
         text=True,
         timeout=240,
@@ -70,7 +90,9 @@ def test_names_the_chosen_rank_and_stops_everything(mark: str, tmp_path: Path) -
 
 def test_keeps_running_when_asked_and_can_be_stopped_later(mark: str, tmp_path: Path) -> None:
     """With --keep the printed addresses answer, and the printed command stops all of it."""
-    printed = run_demo(mark, tmp_path, "--fault", "stopped", "--rank", "3", "--keep")
+    python = forking_python(tmp_path / "bin")
+    printed = run_demo(mark, tmp_path, "--fault", "stopped", "--rank", "3", "--keep", python=python)
+    assert re.search(r"^Hung: rank 3 ", printed, re.MULTILINE)
     (collector,) = re.findall(r"^Collector (\S+),", printed, re.MULTILINE)
     (job,) = re.findall(r"/v1/jobs/(demo-\d+)/diagnoses", printed)
     jobs = httpx.get(f"{collector}/v1/jobs", timeout=60.0).raise_for_status().json()["jobs"]

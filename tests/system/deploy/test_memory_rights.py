@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -59,29 +59,36 @@ def reader(pid: int) -> tuple[str, ...]:
     return sys.executable, "-c", READ, str(pid)
 
 
-def test_rank_of_another_user(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def rank_of_another(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A rank of another user."""
+    with running(command=(sys.executable, "-c", JOB, str(OWNER)), cwd=tmp_path_factory.mktemp("rank")) as process:
+        yield process.pid
+
+
+def test_rank_of_another_user(rank_of_another: int) -> None:
     """The two capabilities of the unit are enough, its filter of system calls lets everything through."""
-    with running(command=(sys.executable, "-c", JOB, str(OWNER)), cwd=tmp_path) as process:
-        told = read_by(*command_under("agent", reader(process.pid)))
+    told = read_by(*command_under("agent", reader(rank_of_another)))
     assert told[:3] == WHOLE
     assert "all_reduce" in str(told[3]) and "<module>" in str(told[3])
 
 
-def test_rank_that_is_stopped_and_belongs_to_another_user(tmp_path: Path) -> None:
+def test_rank_that_is_stopped_and_belongs_to_another_user(rank_of_another: int) -> None:
     """Nobody need wake it."""
-    with running(command=(sys.executable, "-c", JOB, str(OWNER)), cwd=tmp_path) as process:
-        os.kill(process.pid, signal.SIGSTOP)
-        assert read_by(*command_under("agent", reader(process.pid)))[:3] == WHOLE
+    os.kill(rank_of_another, signal.SIGSTOP)
+    try:
+        assert read_by(*command_under("agent", reader(rank_of_another)))[:3] == WHOLE
+    finally:
+        os.kill(rank_of_another, signal.SIGCONT)
 
 
-def test_user_without_the_right_is_told_which_one(tmp_path: Path) -> None:
+def test_user_without_the_right_is_told_which_one(rank_of_another: int) -> None:
     """The kernel refuses, and we say what would help."""
     without = ("setpriv", "--reuid", "61003", "--regid", "61003", "--clear-groups", "--bounding-set=-all")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    with running(command=(sys.executable, "-c", JOB, str(OWNER)), cwd=tmp_path) as process:
-        done = subprocess.run(
-            (*without, *reader(process.pid)), capture_output=True, text=True, env=environment, check=False, timeout=60
-        )
+    done = subprocess.run(
+        (*without, *reader(rank_of_another)), capture_output=True, text=True, env=environment, check=False, timeout=60
+    )
     assert "NotPermitted" in done.stderr and "CAP_SYS_PTRACE" in done.stderr
 
 
@@ -95,12 +102,12 @@ exec "$2" -I -c "$3" "$4" 0
 LATER = 'import sys; sys.path.insert(0, "/mnt/packages"); exec(sys.argv.pop(1))'
 
 
-@contextmanager
+@pytest.fixture(scope="module")
 def contained() -> Iterator[int]:
     """A rank in a mount and a process namespace of its own, whose libraries lie where only it finds them."""
-    import torch
-
-    packages = Path(torch.__file__).parents[1]
+    torch = find_spec("torch")
+    assert torch is not None and torch.origin is not None
+    packages = Path(torch.origin).parents[1]
     python = os.path.realpath(sys.executable)
     apart = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
     command = (*apart, "sh", "-ec", INSIDE, "sh", str(packages), python, LATER, JOB)
@@ -110,10 +117,9 @@ def contained() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("by_the_unit", [False, True], ids=["root", "the unit"])
-def test_rank_in_a_container(by_the_unit: bool) -> None:
+def test_rank_in_a_container(by_the_unit: bool, contained: int) -> None:
     """Its libraries are found through its own root folder, by its own mounts."""
-    with contained() as pid:
-        assert "/mnt/packages/torch/lib/libtorch_cpu.so" in Path(f"/proc/{pid}/maps").read_text()
-        assert not Path("/mnt/packages").exists()
-        command = command_under("agent", reader(pid)) if by_the_unit else reader(pid)
-        assert read_by(*command)[:3] == WHOLE
+    assert "/mnt/packages/torch/lib/libtorch_cpu.so" in Path(f"/proc/{contained}/maps").read_text()
+    assert not Path("/mnt/packages").exists()
+    command = command_under("agent", reader(contained)) if by_the_unit else reader(contained)
+    assert read_by(*command)[:3] == WHOLE

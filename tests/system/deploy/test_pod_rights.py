@@ -5,6 +5,7 @@ Not applied: the container's mounts, devices, system call filter and control gro
 """
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from tests.system.deploy.units import RUN_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace, pytest.mark.needs("setpriv", "setcap")]
 
-job = unit.job
+folder, job = unit.folder, unit.job
 
 
 def command_in_the_pod(program: Sequence[str | Path]) -> tuple[str | Path, ...]:
@@ -47,7 +48,8 @@ def agent(py_spy_of_the_image: Path) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         address = f"127.0.0.1:{holder.getsockname()[1]}"
     words = ("agent", "--listen", address, "--py-spy", py_spy_of_the_image)
-    with subprocess.Popen(command_in_the_pod((sys.executable, "-c", unit.AGENT, *words))) as process:
+    command = command_in_the_pod((sys.executable, "-c", unit.AGENT, *words))
+    with subprocess.Popen(command, env={**os.environ, **unit.QUIET}) as process:
         unit.wait_for(f"http://{address}/healthz")
         yield f"http://{address}"
         process.terminate()
@@ -58,7 +60,7 @@ def test_agent_sees_a_rank_of_another_user(job: subprocess.Popen[str], agent: st
     unit.assert_seen_whole(agent, job.pid)
 
 
-def test_it_is_root_by_number_alone(job: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_it_is_root_by_number_alone(job: subprocess.Popen[str], folder: Path) -> None:
     """It cannot write to the job's log, become another user, mount, or send the job a signal."""
     program = (
         "import ctypes, json, os, sys; log, pid = sys.argv[1], int(sys.argv[2]); libc = ctypes.CDLL(None)\n"
@@ -69,7 +71,7 @@ def test_it_is_root_by_number_alone(job: subprocess.Popen[str], tmp_path: Path) 
         "tried = [lambda: open(log, 'a'), lambda: os.setuid(1234), lambda: os.kill(pid, 15)]\n"
         "print(json.dumps([*map(fails, tried), libc.mount(b'none', b'/mnt', b'tmpfs', 0, None) != 0]))"
     )
-    command = command_in_the_pod((sys.executable, "-c", program, str(tmp_path / "train.log"), str(job.pid)))
+    command = command_in_the_pod((sys.executable, "-c", program, str(folder / "train.log"), str(job.pid)))
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
     assert json.loads(done.stdout) == [True] * 4, done.stderr
     assert job.poll() is None

@@ -3,6 +3,8 @@
 import re
 import sys
 import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -42,7 +44,12 @@ def imported(package: str) -> set[str]:
 
 def distributions_of(name: str) -> set[str]:
     """Return the distributions that provide the top-level package `name`."""
-    return {normal(one) for one in packages_distributions().get(name, [name])}
+    return {normal(one) for one in _installed().get(name, [name])}
+
+
+@cache
+def _installed() -> Mapping[str, Sequence[str]]:
+    return packages_distributions()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

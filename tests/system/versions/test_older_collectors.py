@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from collector.gather.fanout.fanout import make_client
 from collector.gather.sweep import sweep
 from collector.hostlists import AgentAddress
 from collector.question import Question
+from shared.answer.diagnosis import Diagnosis
 from shared.wire.survey_form import exchange_quotes
 from tests.system.live.jobs import Job
 from tests.system.versions.older import JOB, RECORDINGS, Recording
@@ -36,10 +37,26 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
         yield running
 
 
-def client() -> httpx.AsyncClient:
-    """Return a client of today's agent, which sees everything on this machine."""
+@pytest.fixture(scope="module")
+async def agent(job: Job) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of today's agent, which sees everything on this machine, the job too."""
     app = create_app(AgentSettings(host_name="node01", beat_seconds=0))
-    return make_client(transport=httpx.ASGITransport(app))
+    async with make_client(transport=httpx.ASGITransport(app)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+async def diagnosis(agent: httpx.AsyncClient, job: Job) -> Diagnosis:
+    """What is said of the job today."""
+    question = Question(job=job.name, interval_seconds=0.1)
+    return (await sweep(question, [AgentAddress(host="node01", url="http://here")], agent)).diagnosis
+
+
+@pytest.fixture(scope="module")
+async def snapshot(agent: httpx.AsyncClient, job: Job) -> dict[str, Any]:
+    """What an agent says of it."""
+    told: dict[str, Any] = (await agent.get("http://here/v1/snapshot", params={"job": job.name})).json()
+    return told
 
 
 def assert_valid(answer: Any, schema: dict[str, Any]) -> None:
@@ -64,36 +81,30 @@ def ranks_in(told: dict[str, Any], job: str) -> list[int]:
 
 
 @recordings
-async def test_what_older_collectors_ask_is_answered(folder: Path, job: Job) -> None:
+async def test_what_older_collectors_ask_is_answered(folder: Path, agent: httpx.AsyncClient, job: Job) -> None:
     """Each of their questions, as it was sent, about a job that hangs now: valid for them, and all ranks are in it."""
     recording = Recording(folder)
-    async with client() as agent:
-        listed = (await agent.get("http://here/v1/ranks")).json()["ranks"]
-        pids = [rank["pid"] for rank in listed if rank["job"] == job.name]
-        for question in recording.questions:
-            some = question.count("pid=")
-            answer = await agent.get(f"http://here{about(job.name, pids, question)}")
-            told = answer.raise_for_status().json()
-            assert_valid(told, recording.schema(MODELS[urlsplit(question).path]))
-            assert ranks_in(told, job.name) == list(range(some or 4))
+    listed = (await agent.get("http://here/v1/ranks")).json()["ranks"]
+    pids = [rank["pid"] for rank in listed if rank["job"] == job.name]
+    for question in recording.questions:
+        some = question.count("pid=")
+        answer = await agent.get(f"http://here{about(job.name, pids, question)}")
+        told = answer.raise_for_status().json()
+        assert_valid(told, recording.schema(MODELS[urlsplit(question).path]))
+        assert ranks_in(told, job.name) == list(range(some or 4))
 
 
 @recordings
-async def test_verdict_of_today_is_read_by_older_command_lines_and_bots(folder: Path, job: Job) -> None:
+async def test_verdict_of_today_is_read_by_older_command_lines_and_bots(folder: Path, diagnosis: Diagnosis) -> None:
     """The words in it are words that they knew, for a hang of a kind that they knew."""
-    async with client() as agent:
-        question = Question(job=job.name, interval_seconds=0.1)
-        swept = await sweep(question, [AgentAddress(host="node01", url="http://here")], agent)
-    assert swept.diagnosis.verdict.value == "hung"
-    assert_valid(swept.diagnosis.model_dump(mode="json", by_alias=True), Recording(folder).schema("Diagnosis"))
+    assert diagnosis.verdict.value == "hung"
+    assert_valid(diagnosis.model_dump(mode="json", by_alias=True), Recording(folder).schema("Diagnosis"))
 
 
 @recordings
-async def test_what_is_not_valid_for_them_is_found(folder: Path, job: Job) -> None:
+async def test_what_is_not_valid_for_them_is_found(folder: Path, snapshot: dict[str, Any]) -> None:
     """The schemas are no sieves: a field of another type, or one that is gone, is no answer for them."""
     recording = Recording(folder)
-    async with client() as agent:
-        told = (await agent.get("http://here/v1/snapshot", params={"job": job.name})).json()
-    for spoilt in ({"ranks": [{**told["ranks"][0], "identity": None}]}, {"schema_version": "one"}):
+    for spoilt in ({"ranks": [{**snapshot["ranks"][0], "identity": None}]}, {"schema_version": "one"}):
         with pytest.raises(jsonschema.ValidationError):
-            assert_valid({**told, **spoilt}, recording.schema("NodeSnapshot"))
+            assert_valid({**snapshot, **spoilt}, recording.schema("NodeSnapshot"))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.build.processes.commands import (
     command,
     environment,
     sleeping_job,
+    started,
     unhang,
     unhang_on_terminal,
 )
@@ -174,7 +176,7 @@ def test_colour_is_for_terminals() -> None:
 
 def test_width_of_the_terminal() -> None:
     """Lines fit the screen."""
-    shown = unhang_on_terminal("diagnose", "--from", str(CASE), "--color", "never")
+    shown = unhang_on_terminal("diagnose", "--from", str(CASE), "--color", "never", executed=True)
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -215,11 +217,8 @@ def test_watching_needs_a_live_job() -> None:
 
 def test_watching_shows_one_verdict_after_the_other(job: Job) -> None:
     """In a pipe one below the other, as JSON one per line; it ends by a signal."""
-    line = [*command("diagnose", "--watch", "--json", "--timeout", "10", *QUICK)]
-    with subprocess.Popen(line, env=environment(job.env), stdout=subprocess.PIPE, text=True) as watching:
-        assert watching.stdout is not None
-        try:
-            seen = [Diagnosis.model_validate_json(watching.stdout.readline()) for _ in range(2)]
-        finally:
-            watching.terminate()
+    with started("diagnose", "--watch", "--json", "--timeout", "10", *QUICK, env=job.env) as watching:
+        seen = [Diagnosis.model_validate_json(watching.stdout.readline()) for _ in range(2)]
+        watching.send_signal(signal.SIGTERM)
+        assert watching.wait() == 143
     assert seen[0].id < seen[1].id

@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from collector.settings import CollectorSettings
 from shared.answer.diagnosis import Diagnosis
 from tests.build.agents.fake_agents import JOB
 from tests.build.agents.served_agents import served, whole_job
-from tests.build.processes.commands import Job, command, environment, unhang
+from tests.build.processes.commands import Job, environment, started, unhang
 from tests.build.services.mcp_clients import over_stdio, said
 from tests.build.services.services import Service, running
 
@@ -48,7 +48,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.mark.ptrace
 async def test_this_machine(job: Job) -> None:
     """Without a service: real processes are listed, diagnosed and shown, and what was diagnosed is kept meanwhile."""
-    async with over_stdio(env=job.env) as client:
+    async with over_stdio(env=job.env, executed=True) as client:
         (found,) = (await said(client, "list_jobs"))["untrusted"]["jobs"]
         made = await said(client, "diagnose_job", job=found["name"])
         again = await said(client, "get_diagnosis", id=made["id"])
@@ -92,8 +92,7 @@ async def test_collector_that_is_not_there() -> None:
 @pytest.mark.parametrize("by", [None, signal.SIGTERM])
 def test_client_is_gone(job: Job, by: signal.Signals | None) -> None:
     """In the midst of a diagnosis its input ends, or it sends the signal that clients end servers with."""
-    with started(env=job.env) as server:
-        assert server.stdin is not None and server.stdout is not None and server.stderr is not None
+    with started("mcp", env=job.env, executed=by is not None) as server:
         arguments = {"name": "diagnose_job", "arguments": {"job": job.name}, "_meta": {"progressToken": 1}}
         call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": arguments}
         print(json.dumps(HELLO), json.dumps(call), sep="\n", file=server.stdin, flush=True)
@@ -109,20 +108,11 @@ def test_client_is_gone(job: Job, by: signal.Signals | None) -> None:
 
 def test_client_that_does_not_read(service: Service) -> None:
     """Its output is closed: there is nothing left to do."""
-    with started("--collector", service.plain_url("")) as server:
-        assert server.stdin is not None and server.stdout is not None and server.stderr is not None
+    with started("mcp", "--collector", service.plain_url("")) as server:
         server.stdout.close()
         print(json.dumps(HELLO), file=server.stdin, flush=True)
         assert server.wait(SECONDS) == 0
         assert server.stderr.read() == ""
-
-
-def started(*arguments: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-    """Start it, with pipes for all that it reads and writes."""
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command("mcp", *arguments), env=environment(env), stdin=pipe, stdout=pipe, stderr=pipe, text=True
-    )
 
 
 def test_without_the_package() -> None:

@@ -6,8 +6,9 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import httpx
@@ -25,6 +26,7 @@ from shared.answer.diagnosis import Diagnosis
 from shared.errors import InvalidSettings
 from tests.build.processes.commands import FIRST, Job, command, environment, unhang
 from tests.build.processes.ports import free_port
+from tests.build.processes.warm import Forked, start
 from tests.build.services.certificates import Authority
 
 
@@ -88,12 +90,19 @@ def test_settings_that_cannot_be_used(arguments: list[str], said: str, tmp_path:
     assert "Traceback" not in result.stderr
 
 
+Process = subprocess.Popen[bytes] | Forked
+
+
 @contextmanager
-def service(*arguments: str, port: int, log: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def service(*arguments: str, port: int, log: Path, env: dict[str, str], executed: bool = True) -> Iterator[Process]:
     """Run a service until the block ends; it must then end by SIGTERM without complaint."""
+    words, variables = (*arguments, "--listen", f"127.0.0.1:{port}"), environment(env)
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command(*arguments, "--listen", f"127.0.0.1:{port}"), env=environment(env), stdout=output, stderr=output
+        streams = [output.fileno()] * 2
+        process: Process = (
+            subprocess.Popen(command(*words), env=variables, stdout=output, stderr=output)
+            if executed
+            else start(words, environment=variables, streams=streams)
         )
     try:
         _wait_until_well(process, port, log)
@@ -101,11 +110,11 @@ def service(*arguments: str, port: int, log: Path, env: dict[str, str]) -> Itera
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0, log.read_text()
     finally:
-        process.kill()
-        process.wait()
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
 
 
-def _wait_until_well(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_until_well(process: Process, port: int, log: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -118,9 +127,20 @@ def _wait_until_well(process: subprocess.Popen[bytes], port: int, log: Path) -> 
     raise AssertionError(f"it did not come up: {log.read_text()}")
 
 
-@pytest.mark.slow
-def test_agent_and_collector_together(job: Job, tmp_path: Path) -> None:
-    """Both services, asked by every command; they end by SIGTERM with status 0, as service managers like it."""
+class Both(NamedTuple):
+    """An agent and its collector: where they listen, and the token that both ask for."""
+
+    agent: str
+    collector: str
+    token: Path
+
+
+@pytest.fixture(scope="module")
+def both(job: Job, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """Both services. There is a loop for them to take which takes nobody's requests."""
+    tmp_path = tmp_path_factory.mktemp("both")
+    (tmp_path / "uvloop.py").write_text("raise RuntimeError('uvloop was taken')\n", encoding="ascii")
+    path = {"PYTHONPATH": str(tmp_path)}
     token = tmp_path / "token"
     token.write_text("s3cret\n", encoding="ascii")
     token.chmod(0o600)
@@ -135,37 +155,41 @@ def test_agent_and_collector_together(job: Job, tmp_path: Path) -> None:
         str(tmp_path / "s.sqlite3"),
     )
     with (
-        service("agent", "--host-name", "node07", *known, port=ports[0], log=tmp_path / "agent.log", env=job.env),
-        service("collector", *known, *asks, port=ports[1], log=tmp_path / "collector.log", env={}),
+        service(
+            "agent", "--host-name", "node07", *known, port=ports[0], log=tmp_path / "a.log", env={**job.env, **path}
+        ),
+        service("collector", *known, *asks, port=ports[1], log=tmp_path / "c.log", env=path),
     ):
-        here = {"UNHANG_COLLECTOR": f"http://127.0.0.1:{ports[1]}"}
-        refused = unhang("jobs", env=here)
-        assert refused.status == 1
-        assert "--token-file" in refused.err
-        here["UNHANG_TOKEN_FILE"] = str(token)
-        assert "node07" in unhang("jobs", env=here).out
-        done = unhang("diagnose", "--json", "--interval", "0.2", "--save", str(tmp_path / "kept"), env=here)
-        assert done.status == 12, done.err
-        assert Diagnosis.model_validate_json(done.out).coverage.with_stacks == 2
-        (bundle,) = (tmp_path / "kept").iterdir()
-        assert unhang("diagnose", "--from", str(bundle)).status == 12
-        for name in ("stacks", "fds", "logs", "sequences"):
-            view = unhang(name, "--rank", str(FIRST), env=here)
-            assert view.status == 0, view.err
-        assert "wait_for_quota" in unhang("stacks", "--format", "folded", env=here).out
-        unknown = unhang("diagnose", "nope", env=here)
-        assert (unknown.status, unknown.out) == (1, "")
-        assert "nope" in unknown.err
+        yield Both(*(f"http://127.0.0.1:{port}" for port in ports), token)
 
 
-@pytest.mark.parametrize("name", ["agent", "collector"])
-def test_loop_of_others_is_not_taken(name: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_agent_and_collector_together(both: Both, tmp_path: Path) -> None:
+    """Both services, asked by every command; they end by SIGTERM with status 0, as service managers like it."""
+    here = {"UNHANG_COLLECTOR": both.collector}
+    refused = unhang("jobs", env=here)
+    assert refused.status == 1
+    assert "--token-file" in refused.err
+    here["UNHANG_TOKEN_FILE"] = str(both.token)
+    assert "node07" in unhang("jobs", env=here).out
+    done = unhang("diagnose", "--json", "--interval", "0.2", "--save", str(tmp_path / "kept"), env=here)
+    assert done.status == 12, done.err
+    assert Diagnosis.model_validate_json(done.out).coverage.with_stacks == 2
+    (bundle,) = (tmp_path / "kept").iterdir()
+    assert unhang("diagnose", "--from", str(bundle)).status == 12
+    for name in ("stacks", "fds", "logs", "sequences"):
+        view = unhang(name, "--rank", str(FIRST), env=here)
+        assert view.status == 0, view.err
+    assert "wait_for_quota" in unhang("stacks", "--format", "folded", env=here).out
+    unknown = unhang("diagnose", "nope", env=here)
+    assert (unknown.status, unknown.out) == (1, "")
+    assert "nope" in unknown.err
+
+
+def test_loop_of_others_is_not_taken(both: Both) -> None:
     """uvicorn takes uvloop where it finds it; our protocol needs asyncio's own transports, and answered nothing."""
-    (tmp_path / "uvloop.py").write_text("raise RuntimeError('uvloop was taken')\n", encoding="ascii")
-    asks = ("--agents", "127.0.0.1:1", "--store", str(tmp_path / "s.sqlite3")) if name == "collector" else ()
-    port = free_port()
-    with service(name, *asks, port=port, log=tmp_path / "log", env={"PYTHONPATH": str(tmp_path)}):
-        assert httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code == 200
+    for address in (both.agent, both.collector):
+        assert httpx.get(f"{address}/healthz", trust_env=False).status_code == 200
 
 
 def test_both_services_know_each_other_by_certificates(job: Job, tmp_path: Path) -> None:
@@ -175,6 +199,7 @@ def test_both_services_know_each_other_by_certificates(job: Job, tmp_path: Path)
     late = authority.sign("oncall.example", file="late", expired=True)
     collector_own = authority.sign("collector.example")
     ports = free_port(), free_port()
+    forked = partial(service, executed=False)
     tls = f"--tls-cert-file={server.certificate} --tls-key-file={server.key} --client-ca-file={authority.file}".split()
     asks = (
         f"--agents=https://localhost:{ports[0]} --agent-ca-file={authority.file} --store={tmp_path / 's.sqlite3'} "
@@ -183,8 +208,8 @@ def test_both_services_know_each_other_by_certificates(job: Job, tmp_path: Path)
     audits = tmp_path / "agent.jsonl", tmp_path / "collector.jsonl"
     only = ("--client-names", "collector.example", "--audit-log", str(audits[0]))
     with (
-        service("agent", *tls, *only, port=ports[0], log=tmp_path / "agent.log", env=job.env),
-        service("collector", *tls, *asks, f"--audit-log={audits[1]}", port=ports[1], log=tmp_path / "c.log", env={}),
+        forked("agent", *tls, *only, port=ports[0], log=tmp_path / "agent.log", env=job.env),
+        forked("collector", *tls, *asks, f"--audit-log={audits[1]}", port=ports[1], log=tmp_path / "c.log", env={}),
     ):
         here = {"UNHANG_COLLECTOR": f"https://localhost:{ports[1]}", "UNHANG_CACERT": str(authority.file)}
         done = unhang(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.processes.commands import REPOSITORY, Job, command, environment, unhang
+from tests.build.processes.commands import REPOSITORY, Job, command, environment, started, unhang
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
 
@@ -42,25 +42,25 @@ def state_of(pid: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ("number", "status", "executed"),
+    [(signal.SIGINT, 130, True), (signal.SIGTERM, 143, True), (signal.SIGHUP, 129, False)],
     ids=lambda each: str(each),
 )
-def test_interrupted_while_it_looks(number: signal.Signals, status: int, job: Job, tmp_path: Path) -> None:
+def test_interrupted_while_it_looks(
+    number: signal.Signals, status: int, executed: bool, job: Job, tmp_path: Path
+) -> None:
     """A helper program that never ends is gone when the command is."""
-    started, program = tmp_path / "pid", tmp_path / "py-spy"
-    program.write_text(f"#!/bin/sh\necho $$ >> {started}\nexec sleep 300\n", encoding="ascii")
+    begun, program = tmp_path / "pid", tmp_path / "py-spy"
+    program.write_text(f"#!/bin/sh\necho $$ >> {begun}\nexec sleep 300\n", encoding="ascii")
     program.chmod(0o755)
-    env = environment({**job.env, "UNHANG_AGENT_PY_SPY": str(program)})
-    process = subprocess.Popen(
-        command("diagnose", "--timeout", "25"), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    wait_for(started)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    env = {**job.env, "UNHANG_AGENT_PY_SPY": str(program)}
+    with started("diagnose", "--timeout", "25", env=env, executed=executed) as process:
+        wait_for(begun)
+        process.send_signal(number)
+        out, err = process.communicate(30)
     assert (process.returncode, out) == (status, "")
     assert "Traceback" not in err
-    assert [pid for pid in map(int, started.read_text().split()) if is_alive(pid)] == []
+    assert [pid for pid in map(int, begun.read_text().split()) if is_alive(pid)] == []
     assert all(is_alive(rank.pid) for rank in job.ranks)
 
 
@@ -71,18 +71,12 @@ def test_interrupted_while_it_looks(number: signal.Signals, status: int, job: Jo
 def test_interrupted_while_it_traces(how: str, number: signal.Signals, status: int, job: Job) -> None:
     """The rank runs on, untraced, as soon as the command is gone."""
     rank = job.ranks[0]
-    process = subprocess.Popen(
-        command("look", "--rank", str(rank.rank), "--with", how, "--seconds", "20"),
-        env=environment(job.env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not tracer_of(rank.pid):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    with started("look", "--rank", str(rank.rank), "--with", how, "--seconds", "20", env=job.env) as process:
+        while not tracer_of(rank.pid):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        process.send_signal(number)
+        out, err = process.communicate(30)
     assert (process.returncode, out) == (status, ""), err
     assert tracer_of(rank.pid) == 0
     deadline = time.monotonic() + 30
@@ -93,21 +87,13 @@ def test_interrupted_while_it_traces(how: str, number: signal.Signals, status: i
 
 def test_interrupted_while_it_waits(job: Job) -> None:
     """Between two looks it ends at once."""
-    process = subprocess.Popen(
-        command("diagnose", "-v", "--interval", "50", "--timeout", "100"),
-        env=environment(job.env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    while "waiting" not in process.stderr.readline():
-        assert process.poll() is None
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert time.monotonic() - began < 25
+    with started("diagnose", "-v", "--interval", "50", "--timeout", "100", env=job.env) as process:
+        while "waiting" not in process.stderr.readline():
+            assert process.poll() is None
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert time.monotonic() - began < 25
 
 
 def test_reader_that_goes_away() -> None:

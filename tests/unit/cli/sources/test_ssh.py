@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from cli.main import unhang as commands
 from cli.sources.slurm import hosts_of_slurm_job
 from shared.answer.diagnosis import Diagnosis
 from shared.errors import UnhangError
-from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, command, environment, started, unhang
+from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, started, unhang
 from tests.build.processes.sshd import Cluster, cluster
 
 pytestmark = pytest.mark.slow
@@ -163,30 +162,29 @@ def test_connection_that_breaks_off_after_the_first_look(nodes: Cluster) -> None
     assert "only 1 of its looks arrived" in done.out
 
 
-def bringing(nodes: Cluster, zipapp: Path) -> tuple[str, ...]:
+def bringing(nodes: Cluster, zipapp: Path, hosts: str) -> tuple[str, ...]:
     """Return options that leave nothing to the other side but a Python."""
     python = f"{Path(sys.executable).resolve()} -S -E -s"
-    return (*nodes.options[:3], "--with-zipapp", str(zipapp), "--remote-command", python, "--hosts", "node[01-02]")
+    return (*nodes.options[:3], "--with-zipapp", str(zipapp), "--remote-command", python, "--hosts", hosts)
 
 
 def test_hosts_with_nothing_but_python(nodes: Cluster, zipapp: Path) -> None:
     """The program travels over standard input, and nothing of it stays there."""
-    done = unhang("diagnose", *bringing(nodes, zipapp), "--json", *QUICK)
+    done = unhang("diagnose", *bringing(nodes, zipapp, "node[01-02]"), "--json", *QUICK)
     coverage = Diagnosis.model_validate_json(done.out).coverage
     assert (coverage.seen, coverage.with_stacks) == (2, 2)
     assert list((nodes.folder / "tmp").iterdir()) == []
 
 
 def test_what_is_brought_along_is_removed_when_nobody_waits_for_it(nodes: Cluster, zipapp: Path) -> None:
-    """The one who asked is killed, and says nothing to the hosts."""
-    asked = command("diagnose", *bringing(nodes, zipapp), "--interval", "444.5")
-    process = subprocess.Popen(asked, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """The one who asked is killed, and says nothing to the host."""
     deadline = time.monotonic() + 60
-    while len(list((nodes.folder / "tmp").iterdir())) < 2:
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
+    with started("diagnose", *bringing(nodes, zipapp, "node01"), "--interval", "444.5") as process:
+        while not list((nodes.folder / "tmp").iterdir()):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
     while list((nodes.folder / "tmp").iterdir()) or _with_argument("444.5"):
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -203,13 +201,14 @@ def test_file_that_is_no_zipapp(nodes: Cluster) -> None:
 def test_nothing_is_left_behind(nodes: Cluster, number: signal.Signals) -> None:
     """Neither ssh here nor the command there outlives the one who asked, however that one ends."""
     marker = f"{500 + number}.25"
-    process = started("diagnose", *nodes.options, "--hosts", "node[01-02]", "--interval", marker)
+    asked = ("diagnose", *nodes.options, "--hosts", "node[01-02]", "--interval", marker)
     deadline = time.monotonic() + 60
-    while len(_with_argument(marker, "--end-with-stdin")) < 2:
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.1)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=50)
+    with started(*asked, executed=number == signal.SIGINT) as process:
+        while len(_with_argument(marker, "--end-with-stdin")) < 2:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(number)
+        _, err = process.communicate(50)
     assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     assert "Traceback" not in err
     while left := _with_argument(marker):

@@ -134,13 +134,13 @@ def test_nothing_is_left_behind_in_the_second_round(nodes: Cluster, tmp_path: Pa
     slow.chmod(0o755)
     again = f"host=node02; exec ssh -F {nodes.folder / 'config'} $host {slow}"
     client = Client(nodes, tmp_path, again=again)
-    process = started("diagnose", *client.options, "--looks", "1")
     deadline = time.monotonic() + 60
-    while not (pid_file.exists() and pid_file.read_text().strip()):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    with started("diagnose", *client.options, "--looks", "1", executed=number == signal.SIGTERM) as process:
+        while not (pid_file.exists() and pid_file.read_text().strip()):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, err = process.communicate(30)
     assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     assert "Traceback" not in err
     there = int(pid_file.read_text().split()[0])

@@ -1,8 +1,7 @@
 """Each node writes its looks: the commands of docs/without-a-service.md as they stand there, and one verdict on all."""
 
 import re
-import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,10 @@ from tests.build.processes.commands import (
     REPOSITORY,
     SLEEPER,
     Job,
-    command,
     sleeping_job,
     unhang,
 )
-from tests.build.processes.sshd import Cluster, cluster
+from tests.build.processes.sshd import Cluster, cluster, put_unhang
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
@@ -55,12 +53,11 @@ def documented(tool: str, looks: Path) -> str:
     return line.replace("JOBID", "77").replace("node[01-64]", "node[01-03]").replace("/shared/incident", str(looks))
 
 
-def folder_with_unhang(folder: Path) -> Path:
-    """Make a folder for programs, with `unhang` in it."""
+def folder_with_unhang(folder: Path, *, executed: Collection[str] = ()) -> Path:
+    """Make a folder for programs, with `unhang` in it: forks, but interpreters of their own on nodes in `executed`."""
     programs = folder / "bin"
     programs.mkdir()
-    (programs / "unhang").write_text(f'#!/bin/sh\nexec {shlex.join(command())} "$@"\n', encoding="ascii")
-    (programs / "unhang").chmod(0o755)
+    put_unhang(programs, executed=executed)
     return programs
 
 
@@ -79,7 +76,7 @@ def assert_all_nodes_are_judged(looks: Path) -> None:
 
 def test_srun(tmp_path: Path) -> None:
     """Each task is a process of its own, with the variables of its task; none takes itself for a rank."""
-    programs = folder_with_unhang(tmp_path)
+    programs = folder_with_unhang(tmp_path, executed=("node02",))
     done = launchers.run(documented("srun", tmp_path / "looks"), programs, launchers.srun(programs, RANKS))
     assert (done.returncode, done.stderr) == (0, "")
     assert_all_nodes_are_judged(tmp_path / "looks")
