@@ -90,43 +90,6 @@ def _whole(file: IO[str]) -> str:
     return file.read()
 
 
-class Forked:
-    """A command that runs; its process id is nobody else's until its status is taken."""
-
-    def __init__(self, pid: int, handle: int, name: str, status_of: Callable[[int], int]) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-        self._handle, self._name, self._status_of = handle, name, status_of
-
-    def poll(self) -> int | None:
-        """Return its status, or None while it lives."""
-        return self._taken(0)
-
-    def wait(self, seconds: float) -> int:
-        """Wait for its status. Raises `subprocess.TimeoutExpired`."""
-        status = self._taken(seconds)
-        if status is None:
-            raise subprocess.TimeoutExpired(f"unhang {self._name}", seconds)
-        return status
-
-    def send_signal(self, number: int) -> None:
-        """Send it a signal, if it is there."""
-        if self.poll() is None:
-            signal.pidfd_send_signal(self._handle, number)
-
-    def end(self) -> None:
-        """Kill it, if it is there."""
-        self.send_signal(signal.SIGKILL)
-        if self.returncode is None:
-            self.wait(_END_SECONDS)
-
-    def _taken(self, seconds: float) -> int | None:
-        if self.returncode is None and select.select([self._handle], [], [], seconds)[0]:
-            self.returncode = self._status_of(self.pid)
-            os.close(self._handle)
-        return self.returncode
-
-
 class _Server:
     """The process that forks, as its one client sees it. It ends with its client."""
 
