@@ -9,6 +9,8 @@ import asyncio
 import ipaddress
 import socket
 import ssl
+import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +40,9 @@ MOST_HANDSHAKES = 128
 
 MOST_CONNECTIONS = 512
 
+_MANY, _MANY_SECONDS = 32, 1.0
+"""Plain requests within that time are many."""
+
 
 @dataclass
 class ConnectionGuard:
@@ -53,6 +58,8 @@ class ConnectionGuard:
     """Of the handshakes, for nothing else holds them."""
     at_once: AnswerAtOnce | None = None
     """Answers plain requests before any other layer; the rules here, and who may ask by which name, hold for them."""
+    _answered: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY))
+    """When the last plain requests were answered."""
 
     @property
     def scheme(self) -> str:
@@ -79,7 +86,19 @@ class ConnectionGuard:
         request = None if self.at_once is None else parse_plain(data, client)
         if request is None or self.at_once is None or self.connections.is_full(client):
             return None
-        return self.at_once(request) if self.names.admit(request.host) else None
+        answer = self.at_once(request) if self.names.admit(request.host) else None
+        if answer is not None:
+            self._answered.append(time.monotonic())
+        return answer
+
+    def many_are_plain(self) -> bool:
+        """Have many requests of late been answered at once?"""
+        return len(self._answered) == _MANY and time.monotonic() - self._answered[0] <= _MANY_SECONDS
+
+    @property
+    def answers_without_transport(self) -> bool:
+        """May what a new connection has brought be a plain request?"""
+        return self.at_once is not None and self.tls is None
 
 
 def protocol_of(guard: ConnectionGuard) -> type[asyncio.Protocol]:
@@ -92,8 +111,10 @@ class _GuardedProtocol(asyncio.Protocol):
 
     guard: ConnectionGuard
 
-    def __init__(self, **uvicorns: Any) -> None:
+    def __init__(self, *, declined: bytes = b"", **uvicorns: Any) -> None:
+        """`declined`: what it has brought already, to which nobody has an answer ready."""
         self._uvicorns = uvicorns
+        self._declined = declined
         self._state = uvicorns["server_state"]
         self._early = bytearray()
         self._lost = False
@@ -125,7 +146,8 @@ class _GuardedProtocol(asyncio.Protocol):
         if self.transport is None:
             self._early += data
         elif not self.transport.is_closing():
-            answer = self.guard.answer_at_once(data, _address_of(self.transport))
+            client = _address_of(self.transport)
+            answer = None if data == self._declined else self.guard.answer_at_once(data, client)
             if answer is None:
                 self._begin_http(self.transport, data)
             else:
