@@ -9,8 +9,6 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +23,7 @@ from shared.server.audit import AuditLog, Refusal, Refused
 from shared.server.connection_limits import Connections, Guest
 from shared.server.gate import MOST_HEAD_BYTES
 from shared.server.origins import Names
-from shared.server.plain_requests import AnswerAtOnce, json_answer, parse_plain
+from shared.server.plain_requests import AnswerAtOnce, Pace, json_answer, parse_plain
 from shared.server.tls import ServerTls, explain_tls, names_of
 
 HANDSHAKE_SECONDS = 5.0
@@ -39,9 +37,6 @@ MOST_HANDSHAKES = 128
 """At once. Each costs a millisecond of a core, and strangers can begin them."""
 
 MOST_CONNECTIONS = 512
-
-_MANY, _MANY_SECONDS = 32, 1.0
-"""Plain requests within that time are many."""
 
 
 @dataclass
@@ -58,8 +53,8 @@ class ConnectionGuard:
     """Of the handshakes, for nothing else holds them."""
     at_once: AnswerAtOnce | None = None
     """Answers plain requests before any other layer; the rules here, and who may ask by which name, hold for them."""
-    _answered: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY))
-    """When the last plain requests were answered."""
+    plain: Pace = field(default_factory=Pace)
+    """At which plain requests are answered."""
 
     @property
     def scheme(self) -> str:
@@ -88,12 +83,8 @@ class ConnectionGuard:
             return None
         answer = self.at_once(request) if self.names.admit(request.host) else None
         if answer is not None:
-            self._answered.append(time.monotonic())
+            self.plain.note()
         return answer
-
-    def many_are_plain(self) -> bool:
-        """Have many requests of late been answered at once?"""
-        return len(self._answered) == _MANY and time.monotonic() - self._answered[0] <= _MANY_SECONDS
 
     @property
     def answers_without_transport(self) -> bool:
@@ -111,9 +102,10 @@ class _GuardedProtocol(asyncio.Protocol):
 
     guard: ConnectionGuard
 
-    def __init__(self, *, declined: bytes = b"", **uvicorns: Any) -> None:
+    def __init__(self, *, client: str, declined: bytes, **uvicorns: Any) -> None:
         """`declined`: what it has brought already, to which nobody has an answer ready."""
         self._uvicorns = uvicorns
+        self._client = client
         self._declined = declined
         self._state = uvicorns["server_state"]
         self._early = bytearray()
@@ -128,7 +120,7 @@ class _GuardedProtocol(asyncio.Protocol):
         """Refuse the address, start the handshake, or wait for a request."""
         assert isinstance(transport, asyncio.Transport)
         _send_at_once(transport)
-        client = _address_of(transport)
+        client = self._client
         if not self.guard.admits(client):
             self._turn_away(transport, client, Refused.ADDRESS)
             return
@@ -146,8 +138,7 @@ class _GuardedProtocol(asyncio.Protocol):
         if self.transport is None:
             self._early += data
         elif not self.transport.is_closing():
-            client = _address_of(self.transport)
-            answer = None if data == self._declined else self.guard.answer_at_once(data, client)
+            answer = None if data == self._declined else self.guard.answer_at_once(data, self._client)
             if answer is None:
                 self._begin_http(self.transport, data)
             else:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -160,10 +160,10 @@ class Server(uvicorn.Server):
             self._acceptors.append(acceptor)
         self._manager.serving()
 
-    def _protocol(self, declined: bytes) -> asyncio.Protocol:
-        return self.config.http_protocol_class(  # type: ignore[call-arg]
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, declined=declined
-        )
+    def _protocol(self, client: str, declined: bytes) -> asyncio.Protocol:
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        own = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        return make(**own, client=client, declined=declined)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End as asked, of which the service manager gives no alarm, and close what clients hold open beyond that."""

@@ -8,7 +8,6 @@
 """
 
 import asyncio
-import errno
 import logging
 import socket
 from collections.abc import Callable, Iterable
@@ -29,7 +28,6 @@ _AT_ONCE = 16
 
 _WITHOUT_ROOM_SECONDS = 1.0
 """Until the next attempt, where this process or the machine has no descriptors or memory left."""
-_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _log = logging.getLogger(__name__)
 
@@ -41,10 +39,10 @@ class Acceptor:
         self,
         listening: socket.socket,
         guard: ConnectionGuard,
-        protocol: Callable[[bytes], asyncio.Protocol],
+        protocol: Callable[[str, bytes], asyncio.Protocol],
         headers: Callable[[], Iterable[tuple[bytes, bytes]]],
     ) -> None:
-        """`protocol` makes one for a connection that has brought these bytes, to which no answer is ready.
+        """`protocol` makes one for a connection from an address that has brought these bytes without getting an answer.
 
         `headers` returns those of every answer at the moment.
         """
@@ -70,28 +68,38 @@ class Acceptor:
         self._look_away()
 
     def _accept(self) -> None:
+        pause = None
+        try:
+            if self._accept_some():
+                pause = None if self._is_watching else 0.0
+            elif self._guard.plain.is_high():  # 2
+                pause = GATHERED_SECONDS
+        except OSError as error:  # mostly EMFILE, ENFILE, ENOBUFS, ENOMEM
+            _log.error("no connection is accepted for %.0f s: %s", _WITHOUT_ROOM_SECONDS, error.strerror)
+            pause = _WITHOUT_ROOM_SECONDS
+        finally:
+            self._go_on(pause)
+
+    def _accept_some(self) -> bool:
+        """Take in what has come, and return whether there may be more."""
         for _ in range(_AT_ONCE):  # 3
             try:
                 connection, address = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                self._wait()
-                return
-            except OSError as error:
-                if error.errno not in _NO_ROOM:
-                    raise
-                _log.error("no connection is accepted for %.0f s: %s", _WITHOUT_ROOM_SECONDS, error.strerror)
-                self._wait_for(_WITHOUT_ROOM_SECONDS)
-                return
-            self._take(connection, str(address[0]))
-        if not self._is_watching:
-            self._wait_for(0.0)
+                return False
+            try:
+                self._take(connection, str(address[0]))
+            except BaseException:
+                connection.close()
+                raise
+        return True
 
     def _take(self, connection: socket.socket, client: str) -> None:
         """Step 1. What is looked at stays to be read where no answer to it is ready."""
         brought = _brought_by(connection) if self._guard.answers_without_transport else b""
         answer = self._guard.answer_at_once(brought, client) if brought and self._guard.admits(client) else None
         if answer is None:
-            task = self._loop.create_task(self._begin(connection, brought))
+            task = self._loop.create_task(self._begin(connection, client, brought))
             self._beginning.add(task)
             task.add_done_callback(self._beginning.discard)
             return
@@ -99,23 +107,20 @@ class Acceptor:
             connection.recv(len(brought), socket.MSG_DONTWAIT)  # to close what is not read would be a reset
             connection.send(json_answer(answer, self._headers()), socket.MSG_DONTWAIT)
 
-    async def _begin(self, connection: socket.socket, declined: bytes) -> None:
+    async def _begin(self, connection: socket.socket, client: str, declined: bytes) -> None:
         try:
             connection.setblocking(False)
-            await self._loop.connect_accepted_socket(partial(self._protocol, declined), connection)
+            await self._loop.connect_accepted_socket(partial(self._protocol, client, declined), connection)
         except OSError:  # the client is gone
             connection.close()
 
-    def _wait(self) -> None:
-        """Step 2."""
-        if self._guard.many_are_plain():
-            self._wait_for(GATHERED_SECONDS)
-        else:
+    def _go_on(self, pause: float | None) -> None:
+        """Look again after a pause; None: as soon as somebody comes."""
+        if pause is None:
             self._watch()
-
-    def _wait_for(self, seconds: float) -> None:
-        self._look_away()
-        self._next = self._loop.call_later(seconds, self._accept)
+        else:
+            self._look_away()
+            self._next = self._loop.call_later(pause, self._accept)
 
     def _watch(self) -> None:
         if not self._is_watching:
