@@ -38,7 +38,7 @@ def serve(settings: AgentSettings, stop: StopSignals | None = None) -> None:
         noting.check()
         config = service_config(app, guard, manager, log_level="error")
         with _listen(parse_address(settings.listen)) as listener:
-            _Server(config, noting, manager).run(sockets=[listener])
+            _Server(config, guard, noting, manager).run(sockets=[listener])
 
 
 def _keep_garbage_small() -> None:

@@ -6,7 +6,7 @@ node whose agent has fallen silent nothing is known any more: that is no sign of
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from collector.detect.limits import SIGN_SECONDS, SILENT_SECONDS
@@ -75,6 +75,7 @@ class JobView:
         self.timeout_seconds: float | None = None
         self.ranks: dict[int, WatchedRank] = {}
         self.exited: dict[int, ExitedView] = {}
+        """As those below, in the order in which they were last heard of: each second it is asked who was lately."""
         self._still: dict[int, WatchedRank] = {}
         self._going: dict[int, WatchedRank] = {}
         """Those of `ranks` that stand still, and those that go on, by their marks: what is asked each second, and for
@@ -141,6 +142,7 @@ class JobView:
             self._of_host[host] = digest.ranks
             if sequence > self.highest:
                 self.highest = sequence
+            ranks.pop(rank, None)  # another node may have told of it before
             ranks[rank] = view = WatchedRank(
                 host,
                 now,
@@ -167,15 +169,15 @@ class JobView:
     @property
     def quietest(self) -> float | None:
         """When the node last told of its ranks that has been silent for longest; None: there are no ranks."""
-        return min((view.heard for view in self.ranks.values()), default=None)
+        return next((view.heard for view in self.ranks.values()), None)
 
     def known(self, now: float) -> Iterator[WatchedRank]:
         """Iterate over the ranks whose agents have told of them lately."""
-        return (view for view in self.ranks.values() if now - view.heard <= SILENT_SECONDS)
+        return (view for _, view in _lately(self.ranks, now))
 
     def stood_since(self, now: float) -> float | None:
         """Return since when no rank has gone on; None: some go on, or no rank's marks are known."""
-        if any(now - view.heard <= SILENT_SECONDS for view in self._going.values()):
+        if any(_lately(self._going, now)):
             return None
         return max(self._still_since(now), default=None)
 
@@ -185,9 +187,7 @@ class JobView:
 
     def _still_since(self, now: float) -> Iterator[float]:
         """Iterate over the times since which ranks stand whose agents have told of them lately."""
-        for view in self._still.values():
-            if now - view.heard <= SILENT_SECONDS and view.still_since is not None:
-                yield view.still_since
+        return (view.still_since for _, view in _lately(self._still, now) if view.still_since is not None)
 
     def idle_since(self, now: float) -> float | None:
         """Return since when no rank has done anything, where nobody's marks are known; None: some do, or they are."""
@@ -214,7 +214,7 @@ class JobView:
     def sign(self, now: float) -> NodeSign | None:
         """Return the first thing that lately happened to a node, where some ranks stand still; None: nothing."""
         lately = self.signs(now)
-        if not lately or not any(now - view.heard <= SILENT_SECONDS for view in self._still.values()):
+        if not lately or not any(_lately(self._still, now)):
             return None
         return min(lately, key=lambda sign: (sign.since, sign.host, sign.name))
 
@@ -226,7 +226,7 @@ class JobView:
         """Return since when the GPUs of most ranks spin, where no rank is known to go on; None: they do not."""
         if 2 * len(self.spins_since) <= len(self.ranks):
             return None
-        known = [(rank, view) for rank, view in self.ranks.items() if now - view.heard <= SILENT_SECONDS]
+        known = list(_lately(self.ranks, now))
         if any(view.still_since is not None and not view.is_still for _, view in known):
             return None
         times = sorted(self.spins_since[rank] for rank, _ in known if rank in self.spins_since)
@@ -238,3 +238,8 @@ class JobView:
         views = [self.ranks[rank] for rank in ranks if rank in self.ranks]
         moved = [v for v in views if v.still_since is not None and v.still_since > since + _SAME_MOMENT_SECONDS]
         return len(moved), len(views)
+
+
+def _lately(ranks: dict[int, WatchedRank], now: float) -> Iterator[tuple[int, WatchedRank]]:
+    """Iterate over those of whom agents have told lately. The dict is in the order in which they were heard of."""
+    return takewhile(lambda each: now - each[1].heard <= SILENT_SECONDS, reversed(ranks.items()))

@@ -23,7 +23,7 @@ from shared.server.audit import AuditLog, Refusal, Refused
 from shared.server.connection_limits import Connections, Guest
 from shared.server.gate import MOST_HEAD_BYTES
 from shared.server.origins import Names
-from shared.server.plain_requests import AnswerAtOnce, json_answer, parse_plain
+from shared.server.plain_requests import AnswerAtOnce, Pace, json_answer, parse_plain
 from shared.server.tls import ServerTls, explain_tls, names_of
 
 HANDSHAKE_SECONDS = 5.0
@@ -53,6 +53,8 @@ class ConnectionGuard:
     """Of the handshakes, for nothing else holds them."""
     at_once: AnswerAtOnce | None = None
     """Answers plain requests before any other layer; the rules here, and who may ask by which name, hold for them."""
+    plain: Pace = field(default_factory=Pace)
+    """At which plain requests are answered."""
 
     @property
     def scheme(self) -> str:
@@ -79,7 +81,15 @@ class ConnectionGuard:
         request = None if self.at_once is None else parse_plain(data, client)
         if request is None or self.at_once is None or self.connections.is_full(client):
             return None
-        return self.at_once(request) if self.names.admit(request.host) else None
+        answer = self.at_once(request) if self.names.admit(request.host) else None
+        if answer is not None:
+            self.plain.note()
+        return answer
+
+    @property
+    def answers_without_transport(self) -> bool:
+        """May what a new connection has brought be a plain request?"""
+        return self.at_once is not None and self.tls is None
 
 
 def protocol_of(guard: ConnectionGuard) -> type[asyncio.Protocol]:
@@ -92,8 +102,11 @@ class _GuardedProtocol(asyncio.Protocol):
 
     guard: ConnectionGuard
 
-    def __init__(self, **uvicorns: Any) -> None:
+    def __init__(self, *, client: str, declined: bytes, **uvicorns: Any) -> None:
+        """`declined`: what it has brought already, to which nobody has an answer ready."""
         self._uvicorns = uvicorns
+        self._client = client
+        self._declined = declined
         self._state = uvicorns["server_state"]
         self._early = bytearray()
         self._lost = False
@@ -107,7 +120,7 @@ class _GuardedProtocol(asyncio.Protocol):
         """Refuse the address, start the handshake, or wait for a request."""
         assert isinstance(transport, asyncio.Transport)
         _send_at_once(transport)
-        client = _address_of(transport)
+        client = self._client
         if not self.guard.admits(client):
             self._turn_away(transport, client, Refused.ADDRESS)
             return
@@ -125,7 +138,7 @@ class _GuardedProtocol(asyncio.Protocol):
         if self.transport is None:
             self._early += data
         elif not self.transport.is_closing():
-            answer = self.guard.answer_at_once(data, _address_of(self.transport))
+            answer = None if data == self._declined else self.guard.answer_at_once(data, self._client)
             if answer is None:
                 self._begin_http(self.transport, data)
             else:

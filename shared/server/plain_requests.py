@@ -12,6 +12,8 @@ to a plain request is the one that it would have got in that way.
 """
 
 import re
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -34,6 +36,25 @@ AnswerAtOnce = Callable[[PlainRequest], bytes | None]
 
 MOST_BYTES = 65_536
 """Of head and body."""
+
+_MANY, _MANY_SECONDS = 32, 1.0
+"""So many within that time are many."""
+
+
+class Pace:
+    """Whether many come."""
+
+    def __init__(self) -> None:
+        self._answered: deque[float] = deque(maxlen=_MANY)
+
+    def note(self) -> None:
+        """Note that one was answered."""
+        self._answered.append(time.monotonic())
+
+    def is_high(self) -> bool:
+        """Have many been answered of late?"""
+        return len(self._answered) == _MANY and time.monotonic() - self._answered[0] <= _MANY_SECONDS
+
 
 # PUT /v1/agents/node07 HTTP/1.1
 _HEAD = re.compile(rb"PUT (/[A-Za-z0-9._/-]{1,400}) HTTP/1\.1\r\n((?:[A-Za-z-]+: [!-~]+(?: [!-~]+)?\r\n){1,8})\r\n")

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
+from shared.server.accepting.acceptor import Acceptor
 from shared.server.addresses import parse_hosts, parse_networks
 from shared.server.audit import AuditLog
 from shared.server.connection_limits import Connections, affordable
@@ -28,12 +29,6 @@ from shared.server.tokens import require_safe_binding
 
 _GRACE_SECONDS = 5
 """For requests that wait when the service is asked to stop."""
-
-_ACCEPTED_AT_ONCE = 16
-"""Connections accepted before the others are read: a client that asks at once is not idle when 16 more come."""
-
-_BACKLOG = 2048
-"""Connections that the kernel holds until we accept them: all agents of a large cluster may register at once."""
 
 KEPT_SECONDS = 30
 """For an unused connection. httpx clients close theirs after 5 s: if we did so at that moment, too, a request that is
@@ -124,7 +119,6 @@ def service_config(app: FastAPI, guard: ConnectionGuard, manager: ServiceManager
         proxy_headers=False,  # X-Forwarded-For would let any local process choose the name it is logged under
         access_log=False,
         server_header=False,
-        backlog=_ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=MOST_HEAD_BYTES,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         timeout_keep_alive=KEPT_SECONDS,
@@ -138,11 +132,15 @@ def service_config(app: FastAPI, guard: ConnectionGuard, manager: ServiceManager
 class Server(uvicorn.Server):
     """A server that ends, too, by a signal that came while the service was being started, and says when it serves."""
 
-    def __init__(self, config: uvicorn.Config, stop: StopSignals, manager: ServiceManager) -> None:
+    def __init__(
+        self, config: uvicorn.Config, guard: ConnectionGuard, stop: StopSignals, manager: ServiceManager
+    ) -> None:
         """`stop` has taken note of signals since the service began."""
         super().__init__(config)
+        self._guard = guard
         self._stop = stop
         self._manager = manager
+        self._acceptors: list[Acceptor] = []
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -152,16 +150,26 @@ class Server(uvicorn.Server):
             yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and let the kernel hold more connections: uvicorn has one number for that and what is accepted."""
-        await super().startup(sockets)
+        """Start, and take in what comes to these sockets ourselves."""
+        await super().startup([])
+        if not self.started:
+            return
         for each in sockets or ():
-            each.listen(_BACKLOG)
-        if self.started:
-            self._manager.serving()
+            acceptor = Acceptor(each, self._guard, self._protocol, lambda: self.server_state.default_headers)
+            acceptor.start()
+            self._acceptors.append(acceptor)
+        self._manager.serving()
+
+    def _protocol(self, client: str, declined: bytes) -> asyncio.Protocol:
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        own = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        return make(**own, client=client, declined=declined)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End as asked, of which the service manager gives no alarm, and close what clients hold open beyond that."""
         self._manager.ending()
+        for acceptor in self._acceptors:
+            acceptor.stop()
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
             connection.transport.abort()

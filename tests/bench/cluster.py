@@ -26,9 +26,10 @@ import psutil
 
 from shared.rank_sets import fold
 from tests.bench.jobs import REPOSITORY, wait_for
-from tests.bench.simulated.digests import digest_of, register
+from tests.bench.simulated.digests import Agents, digest_of
 from tests.bench.simulated.farm import Farm, agents
 from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob
+from tests.build.services.certificates import Signed
 
 SIZES = (64, 256, 1024, 4096)
 RUNS = 5
@@ -127,9 +128,18 @@ def diagnose_these(farm: Farm, runs: int, *, watched: bool = False) -> Measured:
 
 @contextmanager
 def a_collector(
-    directory: Path, farm: Farm, *, registers: bool = False, token_file: Path | None = None
+    directory: Path,
+    farm: Farm,
+    *,
+    registers: bool = False,
+    token_file: Path | None = None,
+    tls: Signed | None = None,
+    tree: Path = REPOSITORY,
 ) -> Iterator[tuple[str, psutil.Process]]:
-    """Run a collector of these agents with a store in `directory`; gives its URL and its process."""
+    """Run a collector of these agents with a store in `directory`; gives its URL and its process.
+
+    `tree`: the checkout whose collector it is.
+    """
     (directory / "agents.txt").write_text("\n".join(farm.addresses), encoding="ascii")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -142,17 +152,19 @@ def a_collector(
         places += ["--registration-seconds", str(LEASE_SECONDS)]
     if token_file is not None:
         places += ["--token-file", str(token_file)]
+    if tls is not None:
+        places += ["--tls-cert-file", str(tls.certificate), "--tls-key-file", str(tls.key)]
     ours = {name: value for name, value in os.environ.items() if not name.startswith("UNHANG_")}
     with (directory / "collector.log").open("wb") as log:
         collector = subprocess.Popen(
             [sys.executable, "-m", "cli", "collector", "--listen", listen, *places],
-            cwd=REPOSITORY,
-            env={**ours, "PYTHONPATH": str(REPOSITORY)},
+            cwd=tree,
+            env={**ours, "PYTHONPATH": str(tree)},
             stderr=log,
         )
         try:
             try:
-                wait_for(lambda: _is_up(f"http://{listen}"), seconds=60)
+                wait_for(lambda: _is_up(f"{'http' if tls is None else 'https'}://{listen}"), seconds=60)
             except TimeoutError:
                 print((directory / "collector.log").read_text(encoding="utf-8", errors="replace"), file=sys.stderr)
                 raise
@@ -179,8 +191,7 @@ def tell(url: str, process: psutil.Process, farm: Farm) -> float:
     silent = {*farm.task.mute, *farm.task.unreachable}
     those = [number for number in range(farm.task.nodes) if number not in silent]
     used = cpu_seconds(process)
-    for number in those:
-        register(port, farm.task, number)
+    Agents(port, farm.task).register_all(those)
     return (cpu_seconds(process) - used) / len(those)
 
 

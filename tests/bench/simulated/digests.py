@@ -1,7 +1,11 @@
 """What an agent of the simulated job tells unasked when it registers, as `agent/look/digests.py` makes it of marks."""
 
 import socket
+import ssl
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 
 from shared.wire.registration import JobDigest, Lease, NodeDigest, Registration
@@ -11,6 +15,9 @@ from tests.bench.simulated.records import trace_of
 from tests.bench.simulated.servers import Task, url_of
 
 _MOST_ANSWER = 65_536
+
+AT_ONCE = 32
+"""Agents that register at the same time: a collector answers some of them together."""
 
 
 def digest_of(task: Task, number: int, now_ns: int) -> NodeDigest:
@@ -35,23 +42,44 @@ def digest_of(task: Task, number: int, now_ns: int) -> NodeDigest:
     return NodeDigest(jobs=(told,))
 
 
-def register(port: int, task: Task, number: int, *, token: str | None = None) -> Lease:
-    """Register one agent with its digest at a collector here, as `agent/registration.py` does."""
-    digest = digest_of(task, number, time.time_ns())
-    body = Registration(url=url_of(task, number), digest=digest).model_dump_json().encode()
-    bearer = "" if token is None else f"Authorization: Bearer {token}\r\n"
-    head = (
-        f"PUT /v1/agents/{host_of(number)} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept-Encoding: identity\r\n"
-        f"Content-Length: {len(body)}\r\nContent-Type: application/json\r\nConnection: close\r\n{bearer}\r\n"
-    ).encode()
-    with socket.create_connection(("127.0.0.1", port), timeout=30.0) as connection:
-        connection.sendall(head + body)
-        said = b""
-        while more := connection.recv(_MOST_ANSWER):
-            said += more
-    answered, _, told = said.partition(b"\r\n\r\n")
-    assert answered.startswith(b"HTTP/1.1 200 "), said
-    return Lease.model_validate_json(told)
+@dataclass(frozen=True)
+class Agents:
+    """The agents of a task, as they register at one collector here."""
+
+    port: int
+    task: Task
+    token: str | None = None
+    tls: ssl.SSLContext | None = None
+    digests: bool = True
+
+    def register(self, number: int) -> Lease:
+        """Register one agent with its digest, as `agent/registration.py` does."""
+        digest = digest_of(self.task, number, time.time_ns()) if self.digests else None
+        registration = Registration(url=url_of(self.task, number), digest=digest)
+        body = registration.model_dump_json(exclude=None if self.digests else {"digest"}).encode()
+        bearer = "" if self.token is None else f"Authorization: Bearer {self.token}\r\n"
+        head = (
+            f"PUT /v1/agents/{host_of(number)} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
+            f"Accept-Encoding: identity\r\nContent-Length: {len(body)}\r\nContent-Type: application/json\r\n"
+            f"Connection: close\r\n{bearer}\r\n"
+        ).encode()
+        with self._connection() as connection:
+            connection.sendall(head + body)
+            said = b""
+            while more := connection.recv(_MOST_ANSWER):
+                said += more
+        answered, _, told = said.partition(b"\r\n\r\n")
+        assert answered.startswith(b"HTTP/1.1 200 "), said
+        return Lease.model_validate_json(told)
+
+    def register_all(self, numbers: Iterable[int]) -> Lease:
+        """Register these agents, of which none waits for another; returns one of the leases."""
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            return list(threads.map(self.register, numbers))[-1]
+
+    def _connection(self) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30.0)
+        return connection if self.tls is None else self.tls.wrap_socket(connection, server_hostname="localhost")
 
 
 @cache

@@ -104,7 +104,7 @@ def running(app: FastAPI, settings: AccessSettings, audit: AuditLog) -> Iterator
 @contextmanager
 def _running(app: FastAPI, guard: ConnectionGuard, listener: socket.socket) -> Iterator[None]:
     manager = ServiceManager()
-    server = Server(service_config(app, guard, manager, log_config=None), StopSignals(), manager)
+    server = Server(service_config(app, guard, manager, log_config=None), guard, StopSignals(), manager)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.build.processes.commands import command, environment
 from tests.build.processes.ports import free_port
-from tests.build.processes.warm import Command, started
+from tests.build.processes.warm import Forked, started
 
 _PROGRAM = """
 import gc, os, signal, sys, time, weakref
@@ -69,7 +69,7 @@ def test_the_server_hears_of_what_came_before() -> None:
 
 
 @contextmanager
-def starting(service: str, directory: Path, *, forked: bool) -> Iterator[Popen[bytes] | Command]:
+def starting(service: str, directory: Path, *, forked: bool) -> Iterator[Popen[bytes] | Forked]:
     """A service of the command line that has just begun, and writes its errors to a file there."""
     more = ("--store", str(directory / "s.sqlite3")) if service == "collector" else ()
     words = (service, "--listen", f"127.0.0.1:{free_port()}", *more)
@@ -83,7 +83,7 @@ def starting(service: str, directory: Path, *, forked: bool) -> Iterator[Popen[b
             process.kill()
 
 
-def listens(process: Popen[bytes] | Command) -> bool:
+def listens(process: Popen[bytes] | Forked) -> bool:
     """Does it hold a socket?"""
     try:
         links = [str(each.readlink()) for each in Path(f"/proc/{process.pid}/fd").iterdir()]

@@ -222,12 +222,12 @@ def test_process_without_a_group_is_searched_once(tmp_path: Path) -> None:
         assert not search.groups
 
 
-def test_who_runs_a_group_is_searched_before_who_only_has_a_socket() -> None:
+def test_who_runs_a_group_is_searched_before_who_only_has_a_socket(tmp_path: Path) -> None:
     """The latter, however old, is searched to its end for nothing, and the time may be over then."""
     server = "listener = socket.create_server(('127.0.0.1', 0))\n"
     with (
         running(_IMPORTS + server + READY + "time.sleep(600)\n", env={}) as process,
-        spawning({}) as (_, launcher),
+        forked(_IMPORTS + _SPAWNING, f"tcp://{HERE}:{free_port()}", "0", env={}, folder=tmp_path) as launcher,
     ):
         search, lister = GroupSearch(ProcFs()), Lister(ProcFs())
         due = search.due(lister.listing(frozenset()), lister)
