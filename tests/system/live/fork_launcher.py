@@ -1,4 +1,4 @@
-"""A launcher whose ranks are forks of it.
+"""A launcher whose ranks are forks of it: `python fork_launcher.py 2 -m torch.distributed.run ... SCRIPT`.
 
 The launcher itself is the real one, torch's elastic agent (`accelerate launch` runs it as well): it meets the others,
 gives out ranks and variables, watches its ranks, which are its children, and ends them. Only the step from its
@@ -10,12 +10,19 @@ import os
 import select
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[3])
+
 from tests.build.processes.parcels import pair, receive, send
-from tests.system.live.becoming import Program, become
+from tests.system.live.becoming import Program, become, import_torch, run, show
+
+FORK_LAUNCHER = Path(__file__).resolve()
 
 
 class ForkedRank:
@@ -102,3 +109,16 @@ def _without_options(arguments: Sequence[str], environment: Mapping[str, str]) -
     """Leave out `-u`: streams are not buffered here anyway."""
     words = [word for word in arguments if word != "-u"]
     return Program(words, dict(environment), os.getcwd())
+
+
+def main() -> Program:
+    """Become the launcher that stands on the command line, or one of its ranks."""
+    import_torch()
+    words = [sys.executable, *sys.argv[2:]]
+    launcher = Program(words, dict(os.environ), os.getcwd())
+    show(launcher)
+    return with_ranks(launcher, int(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    run(main())
