@@ -16,7 +16,7 @@ ALL := not bench and not repeated and not frameworks
 STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/unit/collector/gather/fanout
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
-	--ignore tests/unit/collector/gather/fanout --ignore tests/unit/collector/agents
+	$(addprefix --ignore tests/unit/collector/,agents gather/fanout notify show/mcp test_serve.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -154,10 +154,10 @@ def test_values_that_may_be_told_apart_wrongly_are_read_one_by_one(field: str, g
     assert put_together(like, most_parts=10) is None
 
 
-def test_one_list_in_a_million_places_is_not_looked_at_a_million_times() -> None:
+def test_one_list_in_a_thousand_places_is_not_looked_at_a_thousand_times() -> None:
     sizes = [[1] * 60] * 60_000
     one = plain(entry()) | {"input_sizes": sizes}
-    data = pickle.dumps(dump([one | {"op_id": at} for at in range(20_000)]), protocol=2)
+    data = pickle.dumps(dump([one | {"op_id": at} for at in range(1_000)]), protocol=2)
     with pytest.raises(UnreadableDump, match="parts in all"):
         parse_dump(data)
 
