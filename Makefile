@@ -8,9 +8,11 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PACKAGES := agent cli collector shared
 PYTEST_ARGS ?=
-# Three for each core, for most tests wait: on a large machine a dozen.
-WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 12 : 3 * n)))
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
+# Of all tests most wait, of the quick ones most compute. On a large machine a dozen.
+WORKERS ?=
+ALL_WORKERS := $(or $(WORKERS),$(shell n=$$(nproc); echo $$((n > 4 ? 12 : 3 * n))))
+QUICK_WORKERS := $(or $(WORKERS),$(shell n=$$(nproc); echo $$((n > 6 ? 12 : 2 * n))))
+PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks
 # Where the tests are that a busy machine would fail, marked `steady`.
 STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/unit/collector/gather/fanout
@@ -38,13 +40,13 @@ demo: $(INSTALLED) ## hang a real 4-rank job and diagnose it; FAULT=..., RANK=..
 
 test: $(INSTALLED) ## run all tests; PYTEST_ARGS=... chooses, WORKERS=0 runs one after the other
 ifdef PYTEST_ARGS
-	$(PYTEST) -m '$(ALL)' $(PYTEST_ARGS)
+	$(PYTEST) -n $(ALL_WORKERS) -m '$(ALL)' $(PYTEST_ARGS)
 else
-	@VENV='$(VENV)' WORKERS='$(WORKERS)' MARKS='$(ALL)' STEADY='$(STEADY)' deploy/dev/test.sh
+	@VENV='$(VENV)' WORKERS='$(ALL_WORKERS)' MARKS='$(ALL)' STEADY='$(STEADY)' deploy/dev/test.sh
 endif
 
 test-quick: $(INSTALLED) ## run what takes little time, and no real job: for while you edit
-	$(PYTEST) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)
+	$(PYTEST) -n $(QUICK_WORKERS) -m '$(ALL) and not live and not slow' $(PYTEST_ARGS) $(QUICK)
 
 repeat: $(INSTALLED) ## the same questions again and again about jobs that move, and 400 kills; takes half an hour
 	$(BIN)/python -m pytest -m repeated

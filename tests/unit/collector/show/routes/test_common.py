@@ -85,7 +85,7 @@ async def test_what_never_ends_is_cut_short(behaviour: Behaviour, reason: Reason
 
 async def test_promises_to_go_on_do_not_move_the_deadline() -> None:
     """A server may say 100 Continue for ever."""
-    flood = sending(b"", then=pouring(b"HTTP/1.1 100 Continue\r\n\r\n"))
+    flood = sending(b"", then=pouring(b"HTTP/1.1 100 Continue\r\n\r\n" * 50))
     missing = await why(flood, seconds=0.3)
     assert missing.reason is Reason.TIMED_OUT
 
@@ -115,7 +115,7 @@ async def test_what_trickles_is_given_up_at_the_deadline(behaviour: Behaviour, w
     took_seconds = time.monotonic() - began
     said = re.match(re.escape(words).replace(r"\{\}", r"(\d+\.\d)"), missing.detail)
     assert said is not None, missing.detail
-    assert 1.4 <= float(said[1]) <= took_seconds + 0.1
+    assert 1.0 <= float(said[1]) <= took_seconds + 0.1
     assert took_seconds < 60.0
 
 
