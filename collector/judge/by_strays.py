@@ -22,7 +22,7 @@ from collector.align.node_facts import breaks_device, breaks_network
 from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.kernel_stacks import StackRow, stack_row
-from collector.align.stacks.patterns import Doing
+from collector.align.stacks.row_types import Doing
 from collector.align.strays import StrayProcess, find_strays
 from collector.align.wait_states import MAY_WAIT, shown_state
 from collector.judge.by_stacks import takes_all

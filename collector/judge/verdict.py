@@ -46,8 +46,8 @@ from collector.align.node_facts import node_facts, with_endings
 from collector.align.observations import Observations
 from collector.align.progress import Motion, motion_of
 from collector.align.roster import Presence
-from collector.align.stacks.patterns import Doing
 from collector.align.stacks.rank_activities import activities_of, spread_native
+from collector.align.stacks.row_types import Doing
 from collector.align.stacks.stack_classes import classes_of
 from collector.checks.all import check_job
 from collector.judge.by_lock_files import builds, with_holders

@@ -18,9 +18,9 @@ from agent.deadline import Deadline
 from agent.find.choose_ranks import Rank
 from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
+from agent.sources.recorder.memory.copy_records import copy_records
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import MarkReader
-from agent.sources.recorder.memory.record import copy_records
 from agent.sources.recorder.recorder_source import RecorderSource
 from agent.sources.source import LookDepth
 from tests.bench.jobs import a_job

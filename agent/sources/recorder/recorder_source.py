@@ -25,10 +25,10 @@ from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
 from agent.sources.recorder.debug_server import DebugServerFinder
 from agent.sources.recorder.dump_files import read_dump_file
+from agent.sources.recorder.memory.copy_records import ALL, NEWEST, copy_records
 from agent.sources.recorder.memory.group_members import find_members
 from agent.sources.recorder.memory.locator import RecorderLocator
-from agent.sources.recorder.memory.record import ALL, NEWEST, copy_records
-from agent.sources.recorder.memory.recorder_object import HOW_TO_SWITCH_ON, SwitchedOff, switched_off_by
+from agent.sources.recorder.memory.recorder_header import HOW_TO_SWITCH_ON, SwitchedOff, switched_off_by
 from agent.sources.recorder.merge import compare, merge
 from agent.sources.recorder.probe_advice import why_no_server
 from agent.sources.recorder.process_groups import GroupTable, complete, parse_groups

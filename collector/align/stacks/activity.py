@@ -9,7 +9,8 @@ from collector.align.stacks.frames_communication import frame_pattern
 from collector.align.stacks.frames_native import WAITS_FOR_THREAD, waits_for_work
 from collector.align.stacks.kernel_waits import kernel_pattern
 from collector.align.stacks.lock_files import lock_in_words, lock_of
-from collector.align.stacks.patterns import (
+from collector.align.stacks.process_text import NO_SYSCALL, is_stopped, process_in_words
+from collector.align.stacks.row_types import (
     TELLS_OF_CALLERS,
     WAITS_FOR_RANKS,
     Doing,
@@ -18,7 +19,6 @@ from collector.align.stacks.patterns import (
     Told,
     WaitsOn,
 )
-from collector.align.stacks.process_text import NO_SYSCALL, is_stopped, process_in_words
 from collector.align.stacks.user_frames import is_user_frame, runs
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from collector.align.stacks.frames_native import NATIVE_FRAMES
 from collector.align.stacks.frames_other import OUTSIDE_FRAMES
-from collector.align.stacks.patterns import Doing, FramePattern, WaitsOn, frame_row, package
+from collector.align.stacks.row_types import Doing, FramePattern, WaitsOn, frame_row, package
 from shared.answer.words import Cause
 
 _C10D = r"(^|/)torch/distributed/distributed_c10d\.py$"

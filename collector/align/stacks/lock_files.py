@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TypeGuard
 
 from collector.align.stacks.frames_communication import frame_pattern
-from collector.align.stacks.patterns import WaitsOn
+from collector.align.stacks.row_types import WaitsOn
 from shared.wire.snapshot import Holder, PolledLock, Process, RankSnapshot
 from shared.wire.stacks import Stacks
 

@@ -20,7 +20,7 @@ from agent.proc.procfs import ProcFs, parse_stat
 from agent.proc.sock_diag import parse_answer
 from agent.proc.socket_tables import Sockets
 from agent.sources.kernel_log import parse_record
-from agent.sources.recorder.memory.record import NEWEST, copy_recorder
+from agent.sources.recorder.memory.copy_records import NEWEST, copy_recorder
 from agent.sources.recorder.process_groups import parse_groups
 from agent.sources.recorder.worker_server import _receive
 from agent.tools.core_notes import read_notes

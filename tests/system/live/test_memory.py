@@ -13,10 +13,10 @@ from agent.errors import Unavailable
 from agent.find.choose_ranks import Rank
 from agent.proc.memory.symbol_tables import SymbolTables
 from agent.proc.procfs import ProcFs
+from agent.sources.recorder.memory.copy_records import copy_records
 from agent.sources.recorder.memory.group_members import find_members
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import GroupMark, MarkReader
-from agent.sources.recorder.memory.record import copy_records
 from agent.sources.recorder.merge import merge
 from agent.sources.recorder.recorder_source import RecorderSource
 from agent.sources.recorder.server_record import ask_record

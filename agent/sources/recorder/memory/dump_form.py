@@ -17,7 +17,7 @@ from typing import Any
 
 from agent.proc.memory.process_memory import Unreadable
 from agent.sources.recorder.memory.entries import CopiedEntry, Scalars, Shapes
-from agent.sources.recorder.memory.recorder_object import Status
+from agent.sources.recorder.memory.recorder_header import Status
 from shared.formats.recorder.kinds import Kinds
 
 _SCALAR_TYPES = (

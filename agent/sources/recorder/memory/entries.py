@@ -17,7 +17,7 @@ from agent.proc.memory.cpp_containers import Objects
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import Unreadable
 from agent.proc.memory.torch_layouts import Layout
-from agent.sources.recorder.memory.recorder_object import Implausible, RecorderHeader
+from agent.sources.recorder.memory.recorder_header import Implausible, RecorderHeader
 
 _PIECE = 2 * 1024 * 1024
 _SCALARS = (

@@ -20,7 +20,7 @@ from agent.proc.memory.torch_layouts import Layout
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.entries import EntryReader, FoundEntry
 from agent.sources.recorder.memory.locator import Key, RecorderLocator, key_of
-from agent.sources.recorder.memory.recorder_object import RecorderHeader, Status, read_header, read_statuses
+from agent.sources.recorder.memory.recorder_header import RecorderHeader, Status, read_header, read_statuses
 from shared.missing import Reason
 
 _MOST_ENTRIES = 2_000

@@ -14,7 +14,7 @@ from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 from agent.proc.memory.torch_layouts import Layout
 from agent.sources.recorder.memory.entries import EntryReader
-from agent.sources.recorder.memory.recorder_object import SwitchedOff, read_header
+from agent.sources.recorder.memory.recorder_header import SwitchedOff, read_header
 
 _MOST_LIBRARY_BYTES = 32 * 1024 * 1024
 _MOST_POINTERS = 100_000

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from collector.align.stacks import frames_communication, frames_native, frames_other
-from collector.align.stacks.patterns import FramePattern
+from collector.align.stacks.row_types import FramePattern
 
 _FRAME = re.compile(r"(?P<function>[\w:.]+) \((?P<file>[^():]+)(?::\d+)?\)")
 

@@ -16,7 +16,7 @@ from agent.errors import Gone
 from agent.proc.memory.process_memory import ProcessMemory, open_memory
 from agent.proc.memory.torch_layouts import read_layouts
 from agent.proc.procfs import ProcFs
-from agent.sources.recorder.memory.record import NEWEST, copy_recorder
+from agent.sources.recorder.memory.copy_records import NEWEST, copy_recorder
 from shared.errors import UnhangError
 from tests.build.processes.processes import running
 from tests.build.processes.recorder_image import BASE, Operation, RecorderImage

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent.errors import Unavailable
 from agent.proc.memory.torch_layouts import Layout, read_layouts
-from agent.sources.recorder.memory.record import NEWEST, copy_recorder
+from agent.sources.recorder.memory.copy_records import NEWEST, copy_recorder
 from shared.errors import UnhangError
 from shared.missing import Reason
 from shared.wire.trace import Record, State, Trace

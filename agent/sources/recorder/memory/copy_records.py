@@ -18,7 +18,7 @@ from agent.sources.recorder.memory.call_sites import CallSites, Frames
 from agent.sources.recorder.memory.dump_form import dump_of
 from agent.sources.recorder.memory.entries import CopiedEntry, EntryReader, not_overwritten
 from agent.sources.recorder.memory.locator import RecorderLocator
-from agent.sources.recorder.memory.recorder_object import (
+from agent.sources.recorder.memory.recorder_header import (
     Implausible,
     RecorderHeader,
     Status,
