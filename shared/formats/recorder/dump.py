@@ -23,6 +23,7 @@ from shared.formats.recorder.coalesced import settle_batches
 from shared.formats.recorder.fast_path import Repeats
 from shared.formats.recorder.fields import (
     MOST_RECORDS,
+    parse_collective,
     parse_created,
     parse_mapping,
     parse_mark,
@@ -242,7 +243,7 @@ class _Builder:
         state = parse_state(entry, backend)
         call_site = self._call_site(entry.get("frames"))
         numbers = (
-            parse_number(entry.get("collective_seq_id", entry.get("seq_id"))),
+            parse_collective(entry),
             parse_number(entry.get("p2p_seq_id")),
             parse_number(entry.get("op_id")),
             parse_created(entry),
@@ -255,9 +256,7 @@ class _Builder:
         named = entry.get("process_group")
         if isinstance(named, list | tuple) and len(named) == 2:
             known = self.groups.get((named[0], named[1])) if type(named[0]) is type(named[1]) is str else None
-            if known is not None:
-                return known
-            return self._group(parse_text(named[0]), parse_text(named[1]))
+            return self._group(parse_text(named[0]), parse_text(named[1])) if known is None else known
         return self._group(pg_id, "")
 
     def _signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:

@@ -80,9 +80,14 @@ def parse_number(raw: Any, *, unset: int = 0) -> int:
 
 def parse_created(entry: Mapping[str, Any]) -> int:
     """Read when an operation was issued, in nanoseconds. PyTorch 2.2 wrote microseconds."""
-    if "time_created_us" in entry:
-        return parse_number(1000 * parse_number(entry["time_created_us"]))
-    return parse_number(entry.get("time_created_ns"))
+    microseconds = entry.get("time_created_us")
+    return parse_number(entry.get("time_created_ns") if microseconds is None else 1000 * parse_number(microseconds))
+
+
+def parse_collective(entry: Mapping[str, Any]) -> int:
+    """Read which collective of its group it is. PyTorch 2.2 had one sequence for all operations."""
+    number = entry.get("collective_seq_id")
+    return parse_number(entry.get("seq_id") if number is None else number)
 
 
 def parse_text(raw: Any) -> str:

@@ -35,7 +35,9 @@ def put_together(entries: Sequence[Any], *, most_parts: int) -> tuple[Sequence[A
     `most_parts` bounds how many frames, sizes and characters they may hold in all, each counted wherever it is: a small
     pickle may hold one list in a million places. The entries are to be kept for as long as what is returned.
     """
-    if len(entries) < 2 or set(map(type, entries)) != {dict} or any("time_created_us" in entry for entry in entries):
+    if len(entries) < 2 or set(map(type, entries)) != {dict}:
+        return None
+    if any(microseconds is not None for microseconds in _column(entries, "time_created_us")):
         return None
     parts = _Parts(most_parts)
     try:
@@ -64,7 +66,7 @@ def _column(entries: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
 def _sequence_of(entries: Sequence[Mapping[str, Any]]) -> str:
     """Return which name the first sequence goes by: the same one in each entry."""
     name = _FIRST_SEQUENCE[_FIRST_SEQUENCE[0] not in entries[0]]
-    if not all(name in entry for entry in entries):
+    if None in _column(entries, name):
         raise _Odd
     return name
 

@@ -6,7 +6,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.errors import UnreadableDump
@@ -53,6 +53,7 @@ def read(what: Any) -> Any:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_ENTRIES, min_size=1, max_size=4))
+@example([{"time_created_us": None, "collective_seq_id": None, "seq_id": 7, "record_id": "\ud800"}])
 def test_parts_say_what_the_whole_says(changes: list[dict[str, Any]]) -> None:
     """Whatever stands in a field; null counts as what is not there."""
     dump = dumped(*(entry(**change) for change in changes))
