@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-RUN_SECONDS = 120.0
+RUN_SECONDS = 270.0
 
 
 class Environment(NamedTuple):

@@ -22,6 +22,8 @@ from collector.settings import CollectorSettings
 from tests.build.jobs.four_ranks import TWO_NODES, looks_without
 from tests.build.jobs.large import large_job
 from tests.build.jobs.simulated import LOADER, USER, Seen
+from tests.build.processes.processes import rank_environment
+from tests.build.processes.processes import running as running_process
 from tests.build.services.certificates import Authority
 from tests.build.services.services import Service, running, write_token
 from tests.system.live.jobs import Job
@@ -182,6 +184,21 @@ def test_past_diagnoses_are_found_and_compared(signed_in: Browser, collector: tu
     signed_in.open(address(service, f"/diagnoses/{ids[0]}"))
     assert "rank 1" in signed_in.text(".who")
     quiet(signed_in, service)
+
+
+@pytest.mark.ptrace
+def test_what_only_screen_readers_read_of_a_button_is_on_no_screen(
+    signed_in: Browser, collector: tuple[Service, list[str]]
+) -> None:
+    """However long a job's name is, which is the job's to choose."""
+    service, _ = collector
+    name = "wide" * 50
+    with running_process(env=rank_environment(TORCHELASTIC_RUN_ID=name)):
+        signed_in.open(address(service, "/"))
+        row = next(row for row in signed_in.all("tbody tr") if name in row.text)
+        hidden = row.find_element("css selector", "button span")
+        assert hidden.size["width"] <= 1
+        assert name in hidden.get_attribute("textContent")
 
 
 @pytest.mark.live
