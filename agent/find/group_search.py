@@ -22,13 +22,7 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.launchers import is_launcher
 from agent.find.processes import Lister, Listing
-from agent.find.torch_groups import (
-    TorchGroup,
-    find_awaited,
-    find_called,
-    find_world,
-    is_still_there,
-)
+from agent.find.torch_groups import TorchGroup, find_awaited, find_called, find_world, is_still_there
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
 from agent.proc.procfs import ProcFs, Stat

@@ -4,7 +4,6 @@ A job makes the same few calls over and over. Where a dump has not PyTorch's own
 entries are compared as values, column by column: what each column holds is checked as a whole, in C.
 """
 
-import marshal
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -14,6 +13,7 @@ from typing import Any
 from shared.formats.recorder.fields import MOST_DIMENSIONS, MOST_TENSORS
 from shared.formats.recorder.json_dump import Raw
 from shared.formats.recorder.kinds import Kinds
+from shared.formats.recorder.signature_key import plain_key
 
 _FIRST_SEQUENCE = ("collective_seq_id", "seq_id")
 _NUMBERS = ("p2p_seq_id", "op_id", "time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
@@ -21,8 +21,6 @@ _SCALARS: dict[str, type] = {"profiling_name": str, "state": str, "retired": boo
 """Of which type the values of a column are, if any. Values of several types may be equal, and mean different things."""
 _TENSORS = ("input_sizes", "input_dtypes", "output_sizes", "output_dtypes")
 _LISTS = {list, tuple}
-_MARSHAL = 2
-"""The version of its format in which equal values look alike: later ones note what is shared."""
 
 
 class _Odd(Exception):
@@ -127,7 +125,7 @@ class _Parts:
         if set(map(type, chain.from_iterable(shapes))) - {int}:
             raise _Odd
         self._count([part for part in parts if type(part) is str])
-        return [marshal.dumps(each, _MARSHAL) for each in zip(*columns, strict=True)]
+        return [plain_key(each) for each in zip(*columns, strict=True)]
 
     def _count(self, lists: Sequence[Any], *, most: int | None = None) -> None:
         lengths = list(map(len, lists))

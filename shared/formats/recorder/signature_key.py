@@ -21,9 +21,14 @@ def signature_key(values: Sequence[Any], *, is_tree: bool) -> Hashable | None:
     out or hashed, so of a pickle's values nothing deeper is looked at than shapes are.
     """
     if is_tree:
-        return marshal.dumps([bytes(value) if isinstance(value, Raw) else value for value in values], _PLAIN)
+        return plain_key([bytes(value) if isinstance(value, Raw) else value for value in values])
     parts = tuple(map(_part, values))
     return None if _ODD in parts else parts
+
+
+def plain_key(values: list[Any] | tuple[Any, ...]) -> bytes:
+    """Return a key of plain values that holds them all: of a pickle, only of what is known not to be endless."""
+    return marshal.dumps(values, _PLAIN)
 
 
 def _part(value: Any) -> Hashable:
