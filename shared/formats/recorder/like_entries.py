@@ -1,30 +1,69 @@
 """Entries of a dump that differ in sequences and times alone are put together, and the first of them is read.
 
 A job makes the same few calls over and over. Where a dump has not PyTorch's own bytes (`fast_path.py` reads these), its
-entries are compared as values, column by column: what each column holds is checked as a whole, in C.
+entries are compared as values: msgspec takes out of all of them, in C, what has the one type that it should have.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from types import NoneType
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from shared.formats.recorder.fields import MOST_DIMENSIONS, MOST_TENSORS
 from shared.formats.recorder.json_dump import Raw
 from shared.formats.recorder.kinds import Kinds
-from shared.formats.recorder.signature_key import plain_key
 
-_FIRST_SEQUENCE = ("collective_seq_id", "seq_id")
-_NUMBERS = ("p2p_seq_id", "op_id", "time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
-_SCALARS: dict[str, type] = {"profiling_name": str, "state": str, "retired": bool, "timeout_ms": int, "is_p2p": bool}
-"""Of which type the values of a column are, if any. Values of several types may be equal, and mean different things."""
-_TENSORS = ("input_sizes", "input_dtypes", "output_sizes", "output_dtypes")
-_LISTS = {list, tuple}
+
+class _Call(msgspec.Struct, frozen=True, gc=False):
+    """What entries of one kind share but for lists. Values of several types may be equal, and mean different things."""
+
+    pg_id: int | str | None = None
+    process_group: tuple[str, str] | None = None
+    profiling_name: str | None = None
+    state: str | None = None
+    retired: bool | None = None
+    timeout_ms: int | None = None
+    is_p2p: bool | None = None
+    time_created_us: None = None
+    """Of old versions, whose entries are read one by one."""
+
+
+_Sizes = Annotated[
+    tuple[Annotated[tuple[int, ...], msgspec.Meta(max_length=MOST_DIMENSIONS)], ...],
+    msgspec.Meta(max_length=MOST_TENSORS),
+]
+_Texts = Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_TENSORS)]
+
+
+class _Tensors(msgspec.Struct, frozen=True, gc=False):
+    input_sizes: _Sizes | None = None
+    input_dtypes: _Texts | None = None
+    output_sizes: _Sizes | None = None
+    output_dtypes: _Texts | None = None
+
+
+class _Own(msgspec.Struct, gc=False):
+    """What an entry shares with no other."""
+
+    collective_seq_id: int | None = None
+    seq_id: int | None = None
+    p2p_seq_id: int | None = None
+    op_id: int | None = None
+    time_created_ns: int | None = None
+    time_discovered_started_ns: int | None = None
+    time_discovered_completed_ns: int | None = None
+    duration_ms: Any = None
+
+
+_FIRST_SEQUENCES = _Own.__struct_fields__[:2]
+_NUMBERS = _Own.__struct_fields__[2:-1]
 
 
 class _Odd(Exception):
-    """A column holds what is to be read entry by entry."""
+    """Entries hold what is to be read one by one."""
 
 
 def put_together(entries: Sequence[Any], *, most_parts: int) -> tuple[Sequence[Any], Kinds] | None:
@@ -35,100 +74,72 @@ def put_together(entries: Sequence[Any], *, most_parts: int) -> tuple[Sequence[A
     """
     if len(entries) < 2 or set(map(type, entries)) != {dict}:
         return None
-    if any(microseconds is not None for microseconds in _column(entries, "time_created_us")):
-        return None
     parts = _Parts(most_parts)
     try:
-        numbers = [_numbers(_column(entries, name)) for name in (_sequence_of(entries), *_NUMBERS)]
+        own = _columns(entries)
+        numbers = [_numbers(own[name]) for name in (_sequence_of(entries[0], own), *_NUMBERS)]
         keys = zip(
-            *(_scalars(_column(entries, name), one) for name, one in _SCALARS.items()),
-            _scalars(_column(entries, "pg_id"), str if type(entries[0].get("pg_id")) is str else int),
-            _groups(_column(entries, "process_group")),
-            (duration is None for duration in _column(entries, "duration_ms")),
-            parts.stacks(_column(entries, "frames")),
-            parts.tensors([_column(entries, name) for name in _TENSORS]),
+            msgspec.convert(entries, list[_Call]),
+            [duration is None for duration in own["duration_ms"]],
+            parts.stacks(entries),
+            parts.tensors(entries),
             strict=True,
         )
         index: dict[tuple[Any, ...], int] = {}
         order = [index.setdefault(key, len(index)) for key in keys]
-    except (_Odd, OverflowError, TypeError, ValueError):
+    except (_Odd, OverflowError, TypeError, ValueError, msgspec.ValidationError):
         return None
     first = dict(zip(reversed(order), reversed(entries), strict=True))
     return [first[kind] for kind in range(len(index))], Kinds(order, numbers)
 
 
-def _column(entries: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    return [entry.get(name) for entry in entries]
+def _columns(entries: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
+    own = map(msgspec.structs.astuple, msgspec.convert(entries, list[_Own]))
+    return dict(zip(_Own.__struct_fields__, zip(*own, strict=True), strict=True))
 
 
-def _sequence_of(entries: Sequence[Mapping[str, Any]]) -> str:
+def _sequence_of(first: Mapping[str, Any], own: Mapping[str, Sequence[int | None]]) -> str:
     """Return which name the first sequence goes by: the same one in each entry."""
-    name = _FIRST_SEQUENCE[_FIRST_SEQUENCE[0] not in entries[0]]
-    if None in _column(entries, name):
+    name = _FIRST_SEQUENCES[_FIRST_SEQUENCES[0] not in first]
+    if None in own[name]:
         raise _Odd
     return name
 
 
-def _numbers(column: list[Any]) -> "array[int]":
+def _numbers(column: Sequence[int | None]) -> "array[int]":
     """Raises OverflowError for what has more than 64 bits."""
-    _scalars(column, int)
     return array("q", [number or 0 for number in column])
 
 
-def _scalars(column: list[Any], one: type) -> list[Any]:
-    if set(map(type, column)) - {one, NoneType}:
-        raise _Odd
-    return column
-
-
-def _groups(column: list[Any]) -> list[tuple[str, ...]]:
-    """Name and description of each entry's group. Raises TypeError where there is neither a list nor nothing."""
-    if not set(map(type, column)) <= {*_LISTS, NoneType} or {len(each) for each in column if each is not None} - {2}:
-        raise _Odd
-    groups = [tuple(each or ()) for each in column]
-    if set(map(type, chain.from_iterable(groups))) - {str}:
-        raise _Odd
-    return groups
-
-
 class _Parts:
-    """Reads columns of lists, and counts what they hold."""
+    """Reads lists, and counts what they hold before that."""
 
     def __init__(self, most: int) -> None:
         self._left = most
 
-    def stacks(self, column: list[Any]) -> list[Any]:
+    def stacks(self, entries: Sequence[Mapping[str, Any]]) -> list[Any]:
         """A stack's key: its text, or where its frames are."""
+        column = [entry.get("frames") for entry in entries]
         types = set(map(type, column))
         if types <= {Raw, NoneType}:
             return [None if raw is None else bytes(raw) for raw in column]
-        if not types <= {*_LISTS, NoneType}:
+        if not types <= {list, tuple, NoneType}:
             raise _Odd
         stacks = [each or () for each in column]
         self._count(stacks)
         return [tuple(map(id, frames)) for frames in stacks]
 
-    def tensors(self, columns: Sequence[list[Any]]) -> list[Any]:
-        """The key of what an entry's tensors are: the texts, or the values written down."""
-        types = set(map(type, chain.from_iterable(columns)))
-        if types <= {Raw, NoneType}:
+    def tensors(self, entries: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """The key of what an entry's tensors are: the texts, or the values."""
+        columns = [[entry.get(name) for entry in entries] for name in _Tensors.__struct_fields__]
+        if set(map(type, chain.from_iterable(columns))) <= {Raw, NoneType}:
             return [tuple(raw and bytes(raw) for raw in each) for each in zip(*columns, strict=True)]
-        if not types <= {*_LISTS, NoneType}:
-            raise _Odd
-        lists = [each for each in chain.from_iterable(columns) if each is not None]
-        self._count(lists, most=MOST_TENSORS)
-        parts = list(chain.from_iterable(lists))
-        if set(map(type, parts)) - {*_LISTS, str}:
-            raise _Odd
-        shapes = [part for part in parts if type(part) is not str]
-        self._count(shapes, most=MOST_DIMENSIONS)
-        if set(map(type, chain.from_iterable(shapes))) - {int}:
-            raise _Odd
-        self._count([part for part in parts if type(part) is str])
-        return [plain_key(each) for each in zip(*columns, strict=True)]
+        for column in columns:
+            self._count(filter(None, column))
+            self._count(chain.from_iterable(filter(None, column)))
+        return msgspec.convert(entries, list[_Tensors])
 
-    def _count(self, lists: Sequence[Any], *, most: int | None = None) -> None:
-        lengths = list(map(len, lists))
-        self._left -= sum(lengths)
-        if self._left < 0 or (most is not None and max(lengths, default=0) > most):
+    def _count(self, lists: Iterable[Any]) -> None:
+        self._left -= sum(map(len, lists))
+        if self._left < 0:
             raise _Odd

@@ -15,15 +15,17 @@ from typing import Any, NoReturn
 
 from shared.errors import UnreadableDump, quoted
 
-# Opcodes with operands of fixed size, matched in runs. LONG_BINPUT's index must stay below 2**20.
+_PUT = rb"r..[\x00-\x0f]\x00"  # LONG_BINPUT, whose index must stay below 2**20
+# Opcodes with operands of fixed size, matched in runs: what Python's own pickler writes most comes first.
 _FIXED = re.compile(
-    rb"(?:[\x80][\x00-\x05]"  # PROTO
-    rb"|[\]})(\x85\x86\x87tlduaes0N\x88\x89\x94]"  # lists, dicts, tuples, MARK, SETITEMS, None, bools, MEMOIZE
-    rb"|[hqK].|M..|[Jj].{4}|G.{8}"  # BINGET BINPUT BININT1, BININT2, BININT, LONG_BINGET, BINFLOAT
-    rb"|r..[\x00-\x0f]\x00"  # LONG_BINPUT
-    rb"|\x95.{8}"  # FRAME
-    rb"|\x8a(?:\x00|\x01.|\x02..|\x03.{3}|\x04.{4}|\x05.{5}|\x06.{6}|\x07.{7}|\x08.{8}|\x09.{9})"  # LONG1
-    rb")*+",
+    rb"(?:h.h.h.|h."  # BINGET
+    # lists, dicts, tuples, MARK, SETITEMS, None, bools, MEMOIZE
+    rb"|[\]})(\x85\x86\x87tlduaes0N\x88\x89\x94]++(?:%b)?+"
+    rb"|[qK].|M.."  # BINPUT BININT1, BININT2
+    rb"|\x8a(?:\x08.{8}|\x00|\x01.|\x02..|\x03.{3}|\x04.{4}|\x05.{5}|\x06.{6}|\x07.{7}|\x09.{9})"  # LONG1
+    rb"|[Jj].{4}|G.{8}|%b"  # BININT, LONG_BINGET, BINFLOAT
+    rb"|\x80[\x00-\x05]|\x95.{8}"  # PROTO, FRAME
+    rb")*+" % (_PUT, _PUT),
     re.DOTALL,
 )
 _WEIGHTS = ((b"])}ld\x85\x86\x87t", 72), (b"MJG\x8a", 40), (b"XU\x8c", 72), (b"(hqjrKN\x94\x88\x89", 8))
