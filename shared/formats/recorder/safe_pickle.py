@@ -11,23 +11,25 @@ its own limits.
 import io
 import pickle
 import re
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from shared.errors import UnreadableDump, quoted
 
-_PUT = rb"r..[\x00-\x0f]\x00"  # LONG_BINPUT, whose index must stay below 2**20
+_CONTAINERS = rb"\]})(\x85\x86\x87tlduaes0N\x88\x89"  # lists, dicts, tuples, MARK, SETITEMS, None, bools
+_LONG_BINPUT = rb"r..[\x00-\x0f]\x00"  # its index must stay below 2**20
+_GETS = rb"h.h.h.|h.|j.{4}"  # BINGET, LONG_BINGET
+_NUMBERS = (
+    rb"K.|M..|J.{4}|G.{8}"  # BININT1, BININT2, BININT, BINFLOAT
+    rb"|\x8a(?:\x08.{8}|\x00|\x01.|\x02..|\x03.{3}|\x04.{4}|\x05.{5}|\x06.{6}|\x07.{7}|\x09.{9})"  # LONG1
+)
 # Opcodes with operands of fixed size, matched in runs: what Python's own pickler writes most comes first.
 _FIXED = re.compile(
-    rb"(?:h.h.h.|h."  # BINGET
-    # lists, dicts, tuples, MARK, SETITEMS, None, bools, MEMOIZE
-    rb"|[\]})(\x85\x86\x87tlduaes0N\x88\x89\x94]++(?:%b)?+"
-    rb"|[qK].|M.."  # BINPUT BININT1, BININT2
-    rb"|\x8a(?:\x08.{8}|\x00|\x01.|\x02..|\x03.{3}|\x04.{4}|\x05.{5}|\x06.{6}|\x07.{7}|\x09.{9})"  # LONG1
-    rb"|[Jj].{4}|G.{8}|%b"  # BININT, LONG_BINGET, BINFLOAT
-    rb"|\x80[\x00-\x05]|\x95.{8}"  # PROTO, FRAME
-    rb")*+" % (_PUT, _PUT),
+    rb"(?:%b|[%b\x94]++(?:%b)?+|q.|%b|\x80[\x00-\x05]|%b|\x95.{8})*+"  # MEMOIZE, BINPUT, PROTO, FRAME
+    % (_GETS, _CONTAINERS, _LONG_BINPUT, _NUMBERS, _LONG_BINPUT),
     re.DOTALL,
 )
+_WITHOUT_MEMO = re.compile(rb"(?:%b|[%b]++|%b|\x80.)*+" % (_GETS, _CONTAINERS, _NUMBERS), re.DOTALL)
 _WEIGHTS = ((b"])}ld\x85\x86\x87t", 72), (b"MJG\x8a", 40), (b"XU\x8c", 72), (b"(hqjrKN\x94\x88\x89", 8))
 """What opcodes make, in bytes: lists, dicts and tuples; numbers; texts; places of what is made or there already. What
 is in operands counts too, which is little."""
@@ -39,6 +41,8 @@ _PIECE = 1024 * 1024
 _STOP = ord(".")
 _TEXT = {ord("X"): 4, 0x8C: 1, ord("U"): 1}
 """BINUNICODE, SHORT_BINUNICODE and SHORT_BINSTRING: bytes of their length field."""
+_SIZES = {ord("q"): 2, ord("r"): 5, 0x95: 9}
+"""BINPUT, LONG_BINPUT and FRAME: bytes with their operand."""
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -77,16 +81,32 @@ def _count(piece: bytes, opcodes: bytes) -> int:
 def _check_opcodes(data: bytes) -> None:
     if len(data) > _SMALL and _cost(data) > _MOST_MEMORY:
         raise UnreadableDump(f"the pickle of {len(data)} bytes would take more than {_MOST_MEMORY} bytes of memory")
+    for position in _unmatched(data, _FIXED):
+        if data[position] == _STOP:
+            return
+        raise UnreadableDump(
+            f"the pickle holds opcode 0x{data[position]:02x} at byte {position}: only plain data is read"
+        )
+    raise UnreadableDump(f"the pickle is cut off after {len(data)} bytes")
+
+
+def other_opcodes(data: bytes) -> Iterator[int]:
+    """Yield where opcodes begin that make no plain value: those that write to the memo, FRAME and STOP."""
+    return _unmatched(data, _WITHOUT_MEMO)
+
+
+def _unmatched(data: bytes, run: re.Pattern[bytes]) -> Iterator[int]:
+    """Yield where opcodes begin that are neither texts nor in runs like that."""
     position = 0
     while True:
-        run = _FIXED.match(data, position)
-        position = position if run is None else run.end()
+        found = run.match(data, position)
+        position = position if found is None else found.end()
         if position >= len(data):
-            raise UnreadableDump(f"the pickle is cut off after {len(data)} bytes")
-        opcode = data[position]
-        if opcode == _STOP:
             return
+        opcode = data[position]
         width = _TEXT.get(opcode)
         if width is None:
-            raise UnreadableDump(f"the pickle holds opcode 0x{opcode:02x} at byte {position}: only plain data is read")
-        position += 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "little")
+            yield position
+            position += _SIZES.get(opcode, 1)
+        else:
+            position += 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "little")
