@@ -1,7 +1,7 @@
 """Entries of a dump that differ in sequences and times alone are put together, and the first of them is read.
 
 A job makes the same few calls over and over. Where a dump is not as the usual picklers write it (`fast_path.py` reads
-these), its entries are compared as values: msgspec takes out of all of them, in C, what has the type that it should have.
+these), its entries are compared as values: msgspec takes out of all of them, in C, what has the right type.
 """
 
 from array import array
