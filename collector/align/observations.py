@@ -11,7 +11,7 @@ from collector.align.node_facts import NodeFacts, concerns, pids_of
 from collector.align.progress import JobMotion
 from collector.align.roster import Roster
 from collector.align.stacks.activity import Activity
-from collector.align.stacks.row_types import Doing, WaitsOn
+from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
 from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KernelEvent

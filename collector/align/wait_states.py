@@ -5,7 +5,7 @@ from enum import StrEnum
 from collector.align.progress import ran_python
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import Activity
-from collector.align.stacks.row_types import Doing
+from collector.align.stacks.tables.row_types import Doing
 
 
 class WaitState(StrEnum):

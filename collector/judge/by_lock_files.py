@@ -21,7 +21,7 @@ from collector.align.progress import Motion
 from collector.align.roster import RankView
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.lock_files import is_contended, lock_in_words, lock_of, name_of_lock
-from collector.align.stacks.row_types import Doing, WaitsOn
+from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.judge.certainty import Support, how_sure, unproven
 from collector.judge.fault import Fault
 from collector.judge.records.wait_graph import WaitGraph

@@ -14,7 +14,7 @@ from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
-from collector.align.stacks.row_types import Doing
+from collector.align.stacks.tables.row_types import Doing
 from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import Support, how_sure, of_outsiders, shown_by
 from collector.judge.different_places import places, places_as_evidence, places_in_words, waits_for_everybody

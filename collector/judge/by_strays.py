@@ -21,8 +21,8 @@ from dataclasses import replace
 from collector.align.node_facts import breaks_device, breaks_network
 from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
-from collector.align.stacks.kernel_stacks import StackRow, stack_row
-from collector.align.stacks.row_types import Doing
+from collector.align.stacks.tables.kernel_stacks import StackRow, stack_row
+from collector.align.stacks.tables.row_types import Doing
 from collector.align.strays import StrayProcess, find_strays
 from collector.align.wait_states import MAY_WAIT, shown_state
 from collector.judge.by_stacks import takes_all
@@ -30,7 +30,7 @@ from collector.judge.certainty import Support, shown_by
 from collector.judge.fault import TELLING, Fault
 from collector.judge.hardware.refine_faults import PROVES_NOTHING, event_in_words, kernel_evidence
 from collector.judge.report.findings import finding_of
-from collector.judge.report.sentences import Interpretation
+from collector.judge.report.headline import Interpretation
 from shared.answer.diagnosis import KernelEvidence, StackEvidence
 from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import counted, either

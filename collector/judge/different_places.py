@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
-from collector.align.stacks.row_types import Doing
+from collector.align.stacks.tables.row_types import Doing
 from collector.judge.marks.sides import Sides, sides_of
 from shared.answer.diagnosis import StackEvidence
 from shared.rank_sets import fold, ranks_in_words

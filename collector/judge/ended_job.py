@@ -18,7 +18,7 @@ from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault
 from collector.judge.report.evidence import exit_evidence, how_it_ended, last_issued
 from collector.judge.report.findings import finding_of
-from collector.judge.report.sentences import Interpretation, ended_in_words
+from collector.judge.report.headline import Interpretation, ended_in_words
 from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence
 from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import ranks_with

@@ -17,7 +17,8 @@ from collector.judge.by_stacks import may_be_slow
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import under_way
 from collector.judge.report.findings import cause_of
-from collector.judge.report.sentences import Interpretation, summary_of
+from collector.judge.report.headline import Interpretation
+from collector.judge.report.summaries import summary_of
 from shared.answer.words import Kind, Verdict
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words

@@ -47,8 +47,8 @@ from collector.align.observations import Observations
 from collector.align.progress import Motion, motion_of
 from collector.align.roster import Presence
 from collector.align.stacks.rank_activities import activities_of, spread_native
-from collector.align.stacks.row_types import Doing
 from collector.align.stacks.stack_classes import classes_of
+from collector.align.stacks.tables.row_types import Doing
 from collector.checks.all import check_job
 from collector.judge.by_lock_files import builds, with_holders
 from collector.judge.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
@@ -67,13 +67,9 @@ from collector.judge.ras_lag import doubt_of, with_counts
 from collector.judge.records.disputes import settled_disputes_of
 from collector.judge.records.stuck_together import may_be_ending
 from collector.judge.report.findings import finding_of, sampled_finding, straggler_finding
-from collector.judge.report.sentences import (
-    Interpretation,
-    headline_of,
-    settled_in_words,
-    steps_to_know_more,
-    waiting_for,
-)
+from collector.judge.report.headline import Interpretation, headline_of
+from collector.judge.report.know_more import steps_to_know_more
+from collector.judge.report.summaries import settled_in_words, waiting_for
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen

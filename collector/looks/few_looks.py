@@ -22,7 +22,7 @@ from collector.align.marks.agent_marks import Reported, StandsAt
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence
-from collector.judge.report.sentences import Interpretation
+from collector.judge.report.headline import Interpretation
 from collector.judge.slow.straggler import may_have_straggler
 from collector.judge.verdict import read
 from collector.looks.next_looks import NextLooks, looks_after

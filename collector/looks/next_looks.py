@@ -19,10 +19,10 @@ from collector.align.progress import JobMotion, Motion, motion_of
 from collector.align.roster import Presence, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.rank_activities import activities_of
-from collector.align.stacks.row_types import Doing
+from collector.align.stacks.tables.row_types import Doing
 from collector.align.thresholds import FROZEN_SECONDS
 from collector.judge.by_lock_files import may_poll_for_lock
-from collector.judge.report.sentences import Interpretation
+from collector.judge.report.headline import Interpretation
 from collector.judge.verdict import read
 from shared.answer.words import Verdict
 from shared.plural import either

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from collector.align.roster import Presence, RankView
-from collector.align.stacks.frames_communication import frame_pattern
-from collector.align.stacks.frames_native import WAITS_FOR_THREAD, waits_for_work
-from collector.align.stacks.kernel_waits import kernel_pattern
 from collector.align.stacks.lock_files import lock_in_words, lock_of
 from collector.align.stacks.process_text import NO_SYSCALL, is_stopped, process_in_words
-from collector.align.stacks.row_types import (
+from collector.align.stacks.tables.frames_native import WAITS_FOR_THREAD, waits_for_work
+from collector.align.stacks.tables.kernel_waits import kernel_pattern
+from collector.align.stacks.tables.match_frames import frame_pattern
+from collector.align.stacks.tables.row_types import (
     TELLS_OF_CALLERS,
     WAITS_FOR_RANKS,
     Doing,

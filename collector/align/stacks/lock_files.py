@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeGuard
 
-from collector.align.stacks.frames_communication import frame_pattern
-from collector.align.stacks.row_types import WaitsOn
+from collector.align.stacks.tables.match_frames import frame_pattern
+from collector.align.stacks.tables.row_types import WaitsOn
 from shared.wire.snapshot import Holder, PolledLock, Process, RankSnapshot
 from shared.wire.stacks import Stacks
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from collector.align.roster import RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, blocked_children, place
-from collector.align.stacks.row_types import Doing, WaitsOn
+from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from shared.answer.diagnosis import StackEvidence
 
 _MOST_TOLD = 4

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from collector.align.roster import RankView
 from collector.align.stacks.activity import Activity, from_stacks, with_lock_file, with_the_rest
-from collector.align.stacks.frames_native import IN_DATABASE
 from collector.align.stacks.lock_files import lock_of
-from collector.align.stacks.row_types import Doing, WaitsOn
+from collector.align.stacks.tables.frames_native import IN_DATABASE
+from collector.align.stacks.tables.row_types import Doing, WaitsOn
 
 
 def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:

@@ -21,8 +21,8 @@ from itertools import islice, takewhile
 
 from collector.align.roster import RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, runs_call, waits_by_child, waits_for_thread
-from collector.align.stacks.kernel_waits import WAITS_FOR_SIGNAL
-from collector.align.stacks.row_types import WAITS_FOR_RANKS, Doing, WaitsOn
+from collector.align.stacks.tables.kernel_waits import WAITS_FOR_SIGNAL
+from collector.align.stacks.tables.row_types import WAITS_FOR_RANKS, Doing, WaitsOn
 from collector.align.stacks.user_frames import is_standard_frame
 from shared.wire.stacks import Frame, Stacks, Thread
 

@@ -23,7 +23,7 @@ from collector.align.thresholds import (
     USED_GPU_PERCENT,
 )
 from collector.judge.fault import Fault
-from collector.judge.report.sentences import summary_of
+from collector.judge.report.summaries import summary_of
 from shared.answer.diagnosis import Evidence, GpuEvidence, Link, LinkEnd, PortEvidence
 from shared.answer.words import Cause
 from shared.plural import either

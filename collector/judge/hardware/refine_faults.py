@@ -13,14 +13,14 @@ from dataclasses import replace
 from collector.align.node_facts import NodeFacts, breaks_device, breaks_network, gpu_trouble, is_device
 from collector.align.observations import Observations
 from collector.align.roster import RankView
-from collector.align.stacks.kernel_stacks import stack_row
+from collector.align.stacks.tables.kernel_stacks import stack_row
 from collector.align.thresholds import is_majority
 from collector.align.xids import Blame, blame_of, xid_in_words
 from collector.judge.fault import Fault
 from collector.judge.hardware.odd_parts import with_odd_parts
 from collector.judge.hardware.oom_kills import REMARK, are_all, unseen_kills
 from collector.judge.report.findings import cause_of
-from collector.judge.report.sentences import summary_of
+from collector.judge.report.summaries import summary_of
 from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, Link, LinkEnd, ProcessEvidence
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import fold

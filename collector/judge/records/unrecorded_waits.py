@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.roster import UNKNOWN, RankView
-from collector.align.stacks.row_types import Doing
+from collector.align.stacks.tables.row_types import Doing
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure, shown_by
 from collector.judge.fault import Fault, first_edge, kind_of, left_out, waited_in

@@ -1,1 +1,1 @@
-"""A fault in words: findings, evidence, sentences and next steps."""
+"""A fault in words: headline, findings with summary and evidence, next steps."""

@@ -13,7 +13,7 @@ from collector.judge.hardware.gpus import device_of
 from collector.judge.report.evidence import evidence_of
 from collector.judge.report.next_steps import next_steps_for
 from collector.judge.report.restarts import restart_evidence, restart_in_words
-from collector.judge.report.sentences import summary_of
+from collector.judge.report.summaries import summary_of
 from collector.judge.slow.sampled_straggler import SampledStraggler, at_work
 from collector.judge.slow.straggler import Straggler
 from shared.answer.diagnosis import Culprit, Evidence, Finding, LagEvidence, StackEvidence, Where

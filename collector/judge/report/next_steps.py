@@ -7,7 +7,7 @@ from collector.align.observations import Observations
 from collector.align.stacks.activity import blocked_children
 from collector.align.stacks.lock_files import lock_of, name_of_lock
 from collector.align.stacks.process_text import is_stopped
-from collector.align.stacks.row_types import WaitsOn
+from collector.align.stacks.tables.row_types import WaitsOn
 from collector.judge.fault import Fault
 from collector.judge.report.advice import advice_of_fault, advice_of_lines
 from shared.answer.diagnosis import NextStep, StackEvidence

@@ -6,7 +6,7 @@ from collector.align.expected import Expected
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import activity_of
 from collector.align.stacks.process_text import process_in_words
-from collector.align.stacks.row_types import Doing
+from collector.align.stacks.tables.row_types import Doing
 from collector.align.stacks.telling_threads import with_telling_threads
 from collector.looks.next_looks import pids_to_look_deeper
 from shared.answer.words import Cause

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from collector.align.stacks import frames_communication, frames_native, frames_other
-from collector.align.stacks.row_types import FramePattern
+from collector.align.stacks.tables import frames_communication, frames_native, frames_other, match_frames
+from collector.align.stacks.tables.row_types import FramePattern
 
 _FRAME = re.compile(r"(?P<function>[\w:.]+) \((?P<file>[^():]+)(?::\d+)?\)")
 
@@ -54,11 +54,11 @@ CASES = [
 
 def read(case: Case) -> list[FramePattern | None]:
     """Which rows match the frames of a case, as the tables are now."""
-    return [frames_communication._matched(*frame, case.native) for frame in case.frames]
+    return [match_frames._matched(*frame, case.native) for frame in case.frames]
 
 
 def test_every_row_has_a_case() -> None:
-    rows = {id(row) for row in (*frames_communication.FRAMES, *frames_native.NATIVE_FRAMES)}
+    rows = {id(row) for row in (*match_frames.FRAMES, *frames_native.NATIVE_FRAMES)}
     assert {id(case.row) for case in CASES} == rows
     assert all(case.frames for case in CASES)
 
@@ -69,6 +69,6 @@ def test_without_its_row_a_frame_is_not_read_so(case: Case, monkeypatch: pytest.
     assert None not in found
     assert case.row in found
     table = "NATIVE_FRAMES" if case.native else "FRAMES"
-    left = tuple(row for row in getattr(frames_communication, table) if row is not case.row)
-    monkeypatch.setattr(frames_communication, table, left)
+    left = tuple(row for row in getattr(match_frames, table) if row is not case.row)
+    monkeypatch.setattr(match_frames, table, left)
     assert read(case) != found

@@ -7,7 +7,7 @@ import pytest
 from collector.align.progress import Motion, motion_of
 from collector.align.roster import Presence, RankView, Roster
 from collector.align.stacks.activity import activity_of
-from collector.align.stacks.row_types import Doing
+from collector.align.stacks.tables.row_types import Doing
 from collector.align.stacks.telling_threads import with_telling_threads
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Beat, Child, Identity, Process, RankSnapshot, Syscall

@@ -2,7 +2,7 @@
 
 import re
 
-from collector.align.stacks.row_types import Doing, FramePattern, WaitsOn, frame_row, package, stdlib
+from collector.align.stacks.tables.row_types import Doing, FramePattern, WaitsOn, frame_row, package, stdlib
 from shared.answer.words import Cause
 
 IN_DATABASE = "in SQLite"

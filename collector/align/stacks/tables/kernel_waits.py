@@ -5,7 +5,7 @@ Above each row, or group of rows, stands a real fact that it must match. The fir
 
 from functools import lru_cache
 
-from collector.align.stacks.row_types import Doing, KernelPattern, WaitsOn, kernel_row
+from collector.align.stacks.tables.row_types import Doing, KernelPattern, WaitsOn, kernel_row
 from shared.answer.words import Cause
 
 WAITS_FOR_SIGNAL = frozenset({"pause", "rt_sigtimedwait", "rt_sigsuspend"})

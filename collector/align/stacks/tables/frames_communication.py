@@ -4,18 +4,14 @@ Above each row, or group of rows, stands a real frame that it must match, as py-
 innermost frame outwards; at one frame the first row wins.
 """
 
-from functools import lru_cache
-
-from collector.align.stacks.frames_native import NATIVE_FRAMES
-from collector.align.stacks.frames_other import OUTSIDE_FRAMES
-from collector.align.stacks.row_types import Doing, FramePattern, WaitsOn, frame_row, package
+from collector.align.stacks.tables.row_types import Doing, FramePattern, WaitsOn, frame_row, package
 from shared.answer.words import Cause
 
 _C10D = r"(^|/)torch/distributed/distributed_c10d\.py$"
 _ENGINES = package("vllm/distributed", "sglang/srt/distributed")
 _TORCHFT = r"(^|/)torchft/manager\.py$"
 
-_COMMUNICATION: tuple[FramePattern, ...] = (
+COMMUNICATION_FRAMES: tuple[FramePattern, ...] = (
     # all_reduce (torch/distributed/distributed_c10d.py:3252)
     # barrier (torch/distributed/distributed_c10d.py:5356)
     frame_row(
@@ -155,27 +151,3 @@ _COMMUNICATION: tuple[FramePattern, ...] = (
         package("triton") + r"(runtime/(jit|autotuner)|backends/\w+/driver)\.py$",
     ),
 )
-
-FRAMES: tuple[FramePattern, ...] = (*_COMMUNICATION, *OUTSIDE_FRAMES)
-
-
-_LONGEST_REMEMBERED = 512
-"""Characters of a frame whose row is remembered: a job can write names of any length."""
-
-
-def frame_pattern(function: str, file: str, *, native: bool) -> FramePattern | None:
-    """Return the first row that matches the frame, or None. Python names are matched without their class."""
-    short = len(function) + len(file) <= _LONGEST_REMEMBERED
-    return (_once_matched if short else _matched)(function, file, native)
-
-
-def _matched(function: str, file: str, native: bool) -> FramePattern | None:
-    name = function if native else function.rpartition(".")[2]
-    for row in NATIVE_FRAMES if native else FRAMES:
-        if row.function.search(name) and row.file.search(file):
-            return row
-    return None
-
-
-_once_matched = lru_cache(maxsize=4096)(_matched)
-"""Thousands of ranks stand in a few places, and each look asks again: a hundred patterns are tried once for each."""

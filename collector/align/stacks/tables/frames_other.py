@@ -3,7 +3,7 @@
 Above each row, or group of rows, stands a real frame that it must match, as py-spy prints it.
 """
 
-from collector.align.stacks.row_types import Doing, FramePattern, WaitsOn, frame_row, package, stdlib
+from collector.align.stacks.tables.row_types import Doing, FramePattern, WaitsOn, frame_row, package, stdlib
 from shared.answer.words import Cause
 
 _DATA: tuple[FramePattern, ...] = (

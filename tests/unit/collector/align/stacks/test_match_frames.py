@@ -2,10 +2,10 @@
 
 import pytest
 
-from collector.align.stacks.frames_communication import frame_pattern
-from collector.align.stacks.frames_native import waits_for_work
-from collector.align.stacks.kernel_waits import kernel_pattern
-from collector.align.stacks.row_types import Doing
+from collector.align.stacks.tables.frames_native import waits_for_work
+from collector.align.stacks.tables.kernel_waits import kernel_pattern
+from collector.align.stacks.tables.match_frames import frame_pattern
+from collector.align.stacks.tables.row_types import Doing
 from shared.answer.words import Cause
 
 SITE = "/env/lib/python3.11/site-packages"

@@ -1,6 +1,7 @@
 """Step 8's vocabulary: what a frame, a system call or a kernel function says about where a process is.
 
-The tables themselves are `frames_*.py` and `kernel_waits.py`. Data, not code paths: adding knowledge is adding a row.
+The tables themselves: `frames_*.py`, `kernel_waits.py` and `kernel_stacks.py`. Data, not code paths: adding knowledge
+is adding a row.
 """
 
 import re

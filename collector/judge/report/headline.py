@@ -1,0 +1,110 @@
+"""Step 10: the headline, one sentence for the whole; it says what is known and nothing more."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from collector.align.observations import Observations
+from collector.align.roster import Presence, Roster
+from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
+from collector.judge.report.restarts import restart_in_words
+from collector.judge.unreachable_ranks import on_silent_nodes
+from shared.answer.diagnosis import Finding
+from shared.answer.words import Verdict
+from shared.plural import counted, either
+from shared.rank_sets import ranks_in_words
+from shared.wire.snapshot import Exited
+
+_MOST_EXITS = 6
+"""Ways to end that are told: of a thousand ranks nearly all end alike."""
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """What was read from the observations, before it is put into words."""
+
+    verdict: Verdict
+    reason: str
+    state: Literal["running", "idle", "finished"] | None = None
+    findings: tuple[Finding, ...] = ()
+    waited_for: tuple[int, ...] = ()
+    """Whom the others wait for; all, where `reason` says what they wait in and nobody sets one apart."""
+    stall: float = 0.0
+    """Seconds that `waited_for` have been waited for, at least."""
+    decided_after: float | None = None
+    """Seconds of further standing still that would make it a hang."""
+    unseen: tuple[int, ...] = ()
+    """Ranks that others wait for and that nobody looked at."""
+    sent: str | None = None
+    """Data between those who wait that nobody has acknowledged yet; None: there is none."""
+    idle: bool = False
+    """Do `waited_for` look like a loop that waits for work?"""
+    phase: Phase | None = None
+    """What `waited_for` are at work on, if it may take a healthy job minutes."""
+
+
+_PHASES = {
+    Phase.CHECKPOINT: "saving or loading a checkpoint",
+    Phase.COMPILE: "compiling",
+    Phase.EVALUATION: "running the model for an evaluation",
+    Phase.IMPORT: "importing modules",
+    Phase.FIRST_STEP: "starting up",
+    Phase.STORAGE: "reading data",
+    Phase.DATA_SET: "preparing a data set",
+}
+
+
+def headline_of(reading: Interpretation, observations: Observations) -> str:
+    """One sentence a human can act on."""
+    if reading.findings and reading.verdict is not Verdict.NOT_HUNG:
+        first = reading.findings[0]
+        more = len(reading.findings) - 1
+        also = "" if not more else f" (and {counted(more, 'more finding')})"
+        prefix = "Hung: " if reading.verdict is Verdict.HUNG else "Slow: "
+        return f"{prefix}{first.summary}{also}"
+    if reading.verdict is Verdict.NOT_HUNG:
+        return f"Not hung: {reading.reason}."
+    if reading.waited_for:
+        yet = "" if reading.idle else " yet"
+        return f"Cannot tell{yet}: {_waiting(reading, observations)}."
+    return f"Cannot tell: {reading.reason}."
+
+
+def ended_in_words(roster: Roster) -> str:
+    """Say that all ranks have exited, and how, as far as anybody saw it."""
+    how: dict[str, list[int]] = {}
+    for view in roster.gone():
+        how.setdefault(_exit_in_words(view.exited), []).append(view.rank)
+    told = "; ".join(f"{ranks_in_words(ranks)} {text}" for text, ranks in list(how.items())[:_MOST_EXITS])
+    more = f"; and {counted(len(how) - _MOST_EXITS, 'other way')}" if len(how) > _MOST_EXITS else ""
+    return f"it has ended: {told}{more}"
+
+
+def _exit_in_words(exited: Exited | None) -> str:
+    if exited is None or (exited.exit_code is None and exited.signal is None):
+        return "exited, and nobody saw how"
+    if exited.oom_killed:
+        return "OOM-killed"
+    if exited.signal is not None:
+        return f"killed by signal {exited.signal}"
+    return f"exited with code {exited.exit_code}"
+
+
+def _waiting(reading: Interpretation, observations: Observations) -> str:
+    who = ranks_in_words(reading.waited_for)
+    if reading.sent is not None:
+        return f"all ranks have been waiting in communication for {reading.stall:.1f} s, and {reading.sent}"
+    if reading.idle:
+        waits = either(reading.waited_for, "waits", "wait")
+        return f"others wait for {who}, which {waits} for work: idle, or cut off from where it comes from"
+    usual = observations.motion.usual_gap_seconds
+    rhythm = "" if usual is None else f"; the job's usual pauses last up to {usual:.1f} s"
+    if reading.reason:
+        again = restart_in_words(observations)
+        return f"{reading.reason}; so far for {reading.stall:.1f} s{rhythm}{again and f'; {again}'}"
+    if reading.phase is not None:
+        phase = f"which {either(reading.waited_for, 'is', 'are')} {_PHASES[reading.phase]}"
+        minutes = f"{ALLOWED_SECONDS[reading.phase] / 60:.0f} minutes"
+        return f"others have waited for {reading.stall:.1f} s for {who}, {phase}; that may take {minutes}"
+    silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
+    at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
+    return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"

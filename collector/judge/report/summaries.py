@@ -1,0 +1,146 @@
+"""Step 10: the summary of a finding, in one sentence; it says what is known and nothing more."""
+
+from collections.abc import Sequence
+
+from collector.align.observations import Observations
+from collector.judge.fault import Fault
+from collector.judge.records.compare_sequences import Mismatch, is_compared
+from collector.judge.unreachable_ranks import on_silent_nodes
+from shared.answer.words import Cause, Kind
+from shared.plural import either, ranks_with
+from shared.rank_sets import ranks_in_words
+from shared.wire.trace import Signature
+
+_NOT_JOINED = ("has not joined", "have not joined")
+_PREDICATES = {
+    Kind.RANK_NOT_JOINED: _NOT_JOINED,
+    Kind.RANK_EXITED: ("has exited and will never join", "have exited and will never join"),
+    Kind.RANK_UNREACHABLE: ("is on {node} and may not have joined", "are on {node} and may not have joined"),
+    Kind.RANK_STOPPED: ("is stopped by a signal and has not joined", "are stopped by a signal and have not joined"),
+    Kind.RANK_MISSING: ("was not found anywhere and has not joined", "were not found anywhere and have not joined"),
+}
+"""What is said of one culprit, and of several."""
+
+
+def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
+    """The finding in one sentence."""
+    if fault.said:
+        return fault.said
+    at = _operation(fault)
+    if fault.kind is Kind.STRAGGLER:
+        return f"rank {fault.culprits[0]} keeps the others waiting in every step{_where(fault, cause, observations)}"
+    if fault.kind is Kind.COLLECTIVE_MISMATCH:
+        return _mismatch(fault, at)
+    if fault.kind is Kind.P2P_DEADLOCK:
+        who = ranks_in_words(fault.culprits or sorted({edge.waiter for edge in fault.cycle}))
+        return f"{who} wait for each other in point-to-point operations: a deadlock"
+    if fault.kind is Kind.ORDER_INVERSION:
+        return _inversion(fault, at)
+    if fault.kind is Kind.STUCK_TOGETHER:
+        return _stuck(fault, at)
+    if fault.kind is Kind.STARTUP_INCOMPLETE:
+        return _not_started(fault, observations)
+    if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
+        return fault.remarks[0]
+    if fault.kind is Kind.P2P_UNMATCHED:
+        who, operation = ranks_in_words(fault.culprits), at or " a point-to-point operation"
+        return f"{who} never posts the counterpart of{operation}{_where(fault, cause, observations)}"
+    return _not_joined(fault, cause, observations, at)
+
+
+def _not_started(fault: Fault, observations: Observations) -> str:
+    waits = f"{ranks_with(fault.victims, 'waits', 'wait')} in rendezvous"
+    if fault.culprits:
+        return f"the job does not start: {ranks_in_words(fault.culprits)} never arrived; {waits}"
+    if len(fault.victims) == observations.roster.world_size:
+        return f"the job does not start: {waits}, though all ranks of the job are there"
+    return f"the job does not start: not all ranks arrived; {waits}"
+
+
+def _operation(fault: Fault) -> str:
+    if fault.op is None:
+        return ""
+    number = "" if fault.sequence is None else f" #{fault.sequence}"
+    if fault.group is None:
+        return f" {fault.op}{number}"
+    named = fault.group.ref.description or fault.group.ref.name
+    label = fault.group.ref.name if named == "undefined" else named
+    return f" {fault.op}{number} of group {label}"
+
+
+def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str) -> str:
+    inside = f" in{at}" if at else ""
+    if not fault.culprits:
+        return f"{ranks_with(fault.victims, 'waits', 'wait')}{inside}, and the other ranks are not in communication"
+    them = either(fault.culprits, "it", "them")
+    if fault.kind is Kind.RANK_MISSING and not observations.roster.live and fault.victims:
+        waits = f"{ranks_with(fault.victims, 'waits', 'wait')} for {them}{inside}"
+        return f"{ranks_in_words(fault.culprits)} left no dump, and {waits}: look there first"
+    said = ranks_with(fault.culprits, *_PREDICATES.get(fault.kind, _NOT_JOINED))
+    said = said.format(node=on_silent_nodes(fault.culprits, observations))
+    victims = f"; {ranks_with(fault.victims, 'waits', 'wait')} for {them}" if fault.victims else ""
+    return f"{said}{at or ' the others'}{_where(fault, cause, observations)}{victims}"
+
+
+def _stuck(fault: Fault, at: str) -> str:
+    who = ranks_in_words(fault.victims)
+    if fault.culprits:
+        late = ranks_in_words(fault.culprits)
+        that = either(fault.culprits, "that", "those")
+        return f"all ranks have issued{at}; it has started on the devices of {who}, but not on {that} of {late}"
+    if fault.group is None:
+        inside = f" in{at}" if at else " in communication"
+        return f"{ranks_with(fault.victims, 'waits', 'all wait')}{inside}, and stacks alone do not show for whom"
+    match = "; recorded arguments match" if fault.op is None or is_compared(fault.op) else ""
+    stuck = ranks_with(fault.victims, "is stuck", "are stuck")
+    return f"{stuck} in{at or ' communication'}: all ranks entered it, not all completed it{match}"
+
+
+def _mismatch(fault: Fault, at: str) -> str:
+    who = ranks_in_words(fault.culprits) if fault.culprits else ""
+    if fault.mismatch is None:
+        return f"{ranks_with(fault.culprits, 'is', 'are')} alone in{at or ' another collective'}"
+    sides = fault.mismatch.sides
+    if not who:
+        alike = len({signature.op for _, signature in sides}) == 1
+        called = [(ranks_in_words(ranks), _call(signature) if alike else signature.op) for ranks, signature in sides]
+        named = " vs. ".join(f"{ranks} ({call})" for ranks, call in called)
+        tied = ", and no side has a majority" if len(sides) > 1 else ""
+        return f"the ranks disagree on{at}: {named}{tied}"
+    wrong = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
+    what = wrong.op if wrong.op != sides[0][1].op else f"{wrong.op} with different sizes or types"
+    return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}"
+
+
+def settled_in_words(mismatch: Mismatch) -> str:
+    """Say on what the ranks disagreed in an operation that all of them have completed."""
+    sides = " vs. ".join(f"{ranks_in_words(ranks)} ({_call(signature)})" for ranks, signature in mismatch.sides[:4])
+    named = mismatch.group.ref.description or mismatch.group.ref.name
+    return f"the ranks disagreed on operation #{mismatch.sequence} of group {named}, which all completed: {sides}"
+
+
+def _call(signature: Signature) -> str:
+    sizes = " ".join("[" + ",".join(map(str, size)) + "]" for size in signature.input_sizes[:4])
+    types = "/".join(dict.fromkeys((*signature.input_dtypes, *signature.output_dtypes)))
+    return " ".join(part for part in (signature.op, sizes, types and f"of type {types}") if part)
+
+
+def _inversion(fault: Fault, at: str) -> str:
+    if not fault.culprits:
+        who = ranks_in_words(sorted({edge.waiter for edge in fault.cycle}))
+        return f"{who} wait for each other across groups: they issued operations in different orders"
+    who = ranks_in_words(fault.culprits)
+    return f"{who} issued the groups' operations in a different order from the others, which wait in{at}"
+
+
+def _where(fault: Fault, cause: Cause, observations: Observations) -> str:
+    seen = next(iter(observations.seen(fault.culprits)), None)
+    if seen is None or not seen.frames:
+        return "" if cause is Cause.UNKNOWN else f" ({cause.value})"
+    at = f" at {seen.user}" if seen.user is not None else ""
+    return f": it is {seen.label}{at}" if len(fault.culprits) == 1 else f": {seen.label}{at}"
+
+
+def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
+    """Say who waits for whom."""
+    return f"{ranks_with(waiters, 'waits', 'wait')} for {ranks_in_words(others)}"
