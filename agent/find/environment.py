@@ -28,7 +28,6 @@ _MOST_KEPT = 32_768
 """Characters of one process's variables: they are remembered of every process that runs Python."""
 _SETTLED_SECONDS = 10.0
 _FIRST_READ = 256
-_MOST_MAPS_BYTES = 4 * 1024 * 1024
 
 # 7f5a1c000000-7f5a1c026000 r--p 00000000 08:01 131 /usr/lib/x86_64-linux-gnu/libc.so.6
 _MAPPING = re.compile(rb"([0-9a-f]+)-[0-9a-f]+ [rwxps-]{4} 00000000 [0-9a-f]+:[0-9a-f]+ \d+ +(/.*)")
@@ -127,7 +126,7 @@ class Environments:
     def _find_pointer(self, pid: int) -> int | None:
         """Look in the executable first: one that uses `environ` itself has libc's variable moved into it."""
         executable = self._procfs.link(pid, "exe")
-        maps = self._procfs.read(pid, "maps", most=_MOST_MAPS_BYTES)
+        maps = self._procfs.maps(pid)
         if b"/libpython" not in maps and not PYTHON.match(executable.rpartition("/")[2]):
             return None
         with self._memory(pid) as memory:

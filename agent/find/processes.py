@@ -16,8 +16,6 @@ from agent.proc.procfs import ProcFs, Stat
 from shared.errors import NotPermitted
 from shared.wire.snapshot import Identity
 
-_MOST_MAPS_BYTES = 4 * 1024 * 1024
-
 
 class RankLikelihood(IntEnum):
     """What a process runs, the likelier a rank the higher."""
@@ -125,7 +123,7 @@ class Lister:
         if key in self._with_torch:
             return RankLikelihood.TORCH
         try:
-            maps = self._procfs.read(stat.pid, "maps", most=_MOST_MAPS_BYTES)
+            maps = self._procfs.maps(stat.pid)
             name = self._procfs.link(stat.pid, "exe").rpartition("/")[2]
         except (Gone, NotPermitted):
             maps, name = b"", stat.name

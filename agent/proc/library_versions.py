@@ -15,7 +15,6 @@ from agent.proc.procfs import ProcFs, read_bounded
 from shared.errors import NotPermitted
 from shared.wire.setup import Versions
 
-_MOST_MAPS_BYTES = 4 * 1024 * 1024
 _MOST_FILE_BYTES = 16_384
 
 # 7f5a1c000000-7f5a1c026000 r--p 00000000 08:01 131    /opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so
@@ -46,7 +45,7 @@ class Loaded(NamedTuple):
 
 def read_versions(procfs: ProcFs, pid: int) -> Loaded:
     """Return the versions that process `pid` has loaded. Raises Gone or NotPermitted."""
-    maps = procfs.read(pid, "maps", most=_MOST_MAPS_BYTES)
+    maps = procfs.maps(pid)
     readers = readers_of(procfs, pid)
     torch = _TORCH.search(maps)
     about = _text(procfs, pid, os.fsdecode(torch[1]) + "/version.py", readers) if torch is not None else ""
@@ -99,7 +98,6 @@ def _first(pattern: re.Pattern[str], text: str) -> str | None:
     return None if match is None else match[1]
 
 
-_MOST_MAPS_BYTES = 4 * 1024 * 1024
 _MOST_SCANNED = 16 * 1024 * 1024
 """The text lies in .rodata, before the device code: at byte 1,769,545 of the 430 MB of 2.27.3."""
 _PIECE = 1024 * 1024
@@ -131,7 +129,7 @@ class NcclVersions:
 
     def of(self, procfs: ProcFs, pid: int) -> NcclVersion | None:
         """Return the version that a process has loaded; None if that is not known. Raises Gone or NotPermitted."""
-        mapped = _MAPPED.search(procfs.text(pid, "maps", most=_MOST_MAPS_BYTES))
+        mapped = _MAPPED.search(procfs.maps(pid).decode(errors="replace"))
         if mapped is None:
             return None
         if mapped[5] is not None:

@@ -19,6 +19,8 @@ from shared.errors import NotPermitted, UnhangError, quoted
 MOST_BYTES = 1024 * 1024
 """No file of /proc that we read is larger, but for tables of sockets and mappings, which say so."""
 
+_MOST_MAPS_BYTES = 4 * 1024 * 1024
+
 _MOST_FDS = 16_384
 """Descriptors of one process that are looked at: it may have a million."""
 
@@ -88,6 +90,10 @@ class ProcFs:
     def text(self, pid: int, name: str, *, most: int = MOST_BYTES) -> str:
         """Return a file of a process as text, without the final line end."""
         return self.read(pid, name, most=most).decode(errors="replace").rstrip("\n")
+
+    def maps(self, pid: int) -> bytes:
+        """Return the list of what a process has mapped, at most 4 MiB of it. Raises Gone or NotPermitted."""
+        return self.read(pid, "maps", most=_MOST_MAPS_BYTES)
 
     def link(self, pid: int, name: str) -> str:
         """Return what a link of a process points to, as the kernel words it."""

@@ -13,6 +13,9 @@ from agent.sources.logs.logs_source import own_pid
 from shared.errors import NotPermitted
 from shared.value import whole_texts
 
+_WITHOUT_TORCH = (
+    "the rank has not loaded PyTorch, which keeps the record: it is still starting, or uses another framework"
+)
 _NOT_LOADED = (
     "no worker server in the rank answers either; start the job with `unhang run -- …`, "
     "or with PYTHONPATH=$(unhang probe-path), to see sequence numbers"
@@ -42,7 +45,7 @@ def why_no_server(procfs: ProcFs, rank: Rank) -> str:
     if failure is not None:
         return failure
     if not _has_probe(procfs, pid):
-        return _NOT_LOADED
+        return _NOT_LOADED if b"/libtorch" in procfs.maps(pid) else _WITHOUT_TORCH
     option = _ignoring_option(procfs.text(pid, "cmdline", most=8192).split("\0"))
     if option is not None:
         return _IGNORED.format(option)
