@@ -189,11 +189,11 @@ def test_socket_with_a_long_path(tmp_path: Path) -> None:
 
 
 def test_rank_without_a_recorder() -> None:
-    """The answer says how to get one."""
+    """Of another framework, or too early: the answer says so."""
     with running() as process:
         error = reason_of(process.pid)
     assert error.reason is Reason.NOT_ENABLED
-    assert "unhang run" in str(error)
+    assert "has not loaded PyTorch" in str(error)
 
 
 def test_stopped_rank_is_not_waited_for(tmp_path: Path) -> None:
