@@ -157,7 +157,7 @@ class Registrar:
         if error is not None and self._works:
             _log.warning("not registered: %s", error)
         elif error is None and not self._works:
-            _log.info("registered at %s again", self._url)
+            _log.warning("registered at %s", self._url)  # an agent shows no line below a warning
         self._works = error is None
 
 

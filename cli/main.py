@@ -123,6 +123,8 @@ def _end_as_ctrl_c_does() -> list[int]:
 
     def interrupt(number: int, _: FrameType | None) -> None:
         seen.append(number)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun by a script's `&`
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
     for number in _ENDING_SIGNALS:

@@ -1,5 +1,6 @@
 """The collector's HTTP application: settings in, routes out; the lifespan owns what must be opened and closed."""
 
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -90,6 +91,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.audit = AuditLog(settings.audit_log)
+    app.state.ending = threading.Event()
     note = partial(_note, app.state.audit)
     app.add_middleware(Heads)
     app.state.renewals = Renewals(app, settings)

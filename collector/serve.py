@@ -39,7 +39,7 @@ def serve(settings: CollectorSettings, stop: StopSignals | None = None) -> None:
         noting.check()
         _log.info("serving on %s://%s", guard.scheme, Address(*listening.getsockname()[:2]))
         with listening:
-            Server(config, guard, noting, manager).run(sockets=[listening])
+            Server(config, guard, noting, manager, ending=app.state.ending).run(sockets=[listening])
 
 
 def _log_to_stderr() -> None:

@@ -93,7 +93,8 @@ def digest_of(
     for each in exited:
         if each.identity is not None and each.identity.job and len(each.identity.job) <= MOST_NAME:
             gone.setdefault((each.identity.job, each.identity.user), []).append(each)
-    names = list(dict.fromkeys([*jobs, *gone]))[:MOST_JOBS]
+    lately = sorted(gone, key=lambda name: -max(each.gone_by_ns or 0 for each in gone[name]))
+    names = list(dict.fromkeys([*jobs, *lately]))[:MOST_JOBS]  # else many that ended long ago would hide one
     told = (_job_digest(name, jobs.get(name, ()), gone.get(name, ()), spinning) for name in names)
     return NodeDigest(jobs=tuple(each for each in told if each is not None))
 

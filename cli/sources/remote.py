@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -257,8 +258,8 @@ def _refusal(answer: httpx.Response) -> UnhangError:
         said = f": {quoted(answer.content)}" if answer.content else ""
         return Unreachable(f"{answer.url.host} answered HTTP {answer.status_code}{said}", advice=_ADVICE)
     advice = problem.advice
-    if kind is NotPermitted:
-        advice = "give the collector's token with --token-file FILE"
+    if kind is NotPermitted and not (advice and answer.status_code == HTTPStatus.FORBIDDEN):
+        advice = "give the collector's token with --token-file FILE"  # with 403 the one that it has may do less
     return kind(problem.detail or problem.title, advice=advice)
 
 

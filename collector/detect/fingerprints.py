@@ -5,6 +5,9 @@ from shared.answer.incidents import Fingerprint, Incident, IncidentState
 from shared.answer.words import Verdict
 from shared.rank_sets import fold
 
+_ENDED = "Not hung: it has ended: "
+"""How the headline of a diagnosis begins whose job has ended."""
+
 
 def fault_of(diagnosis: Diagnosis) -> Finding | None:
     """Return the finding that an alarm would be about; None: there is nothing to alarm anybody about."""
@@ -39,7 +42,7 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         kind=finding.kind,
         cause=finding.cause,
         certainty=finding.certainty,
-        headline=diagnosis.headline,
+        headline=_headline_of(diagnosis),
         fingerprint=fingerprint,
         key=fingerprint.key,
         culprits=finding.culprits,
@@ -49,3 +52,9 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         still_since=finding.since,
         trigger=trigger,
     )
+
+
+def _headline_of(diagnosis: Diagnosis) -> str:
+    """Return its headline; of a job that has ended, how it did: who reads "not hung" in an alarm reads no further."""
+    how = diagnosis.headline.removeprefix(_ENDED)
+    return diagnosis.headline if how == diagnosis.headline else f"Ended: {how.removesuffix('.')}"

@@ -1,5 +1,7 @@
 """What makes the collector look at a job: each returns a reason in words, or an empty text. It accuses nobody."""
 
+from signal import SIGTERM
+
 from collector.detect.job_view import JobView
 from collector.detect.limits import (
     BEHIND_PAUSES,
@@ -27,10 +29,13 @@ def reason_to_look(view: JobView, pauses: UsualPauses, now: float) -> str:
 def exited(view: JobView, now: float) -> str:
     """Has a rank ended badly, or while the others stand still?"""
     bad = [rank for rank, gone in view.exited.items() if gone.rank.abnormally and now - gone.since >= EXITED_SECONDS]
+    worst = min(
+        bad, key=lambda rank: (view.exited[rank].rank.signal == SIGTERM, rank), default=0
+    )  # as launchers end all
     if bad and view.ranks:
-        return f"rank {min(bad)} has ended while others live"
+        return f"rank {worst} has ended while others live"
     if bad and now - min(view.exited[rank].since for rank in bad) <= LOST_SECONDS:
-        return f"rank {min(bad)} has ended badly, and the job with it"
+        return f"rank {worst} has ended badly, and the job with it"
     stood = view.stood_since(now)
     if view.exited and stood is not None and now - stood >= LEAST_STILL_SECONDS:
         return f"rank {min(view.exited)} has ended and the others have stood still for {now - stood:.0f} s"

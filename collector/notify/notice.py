@@ -29,6 +29,9 @@ _WORDS = {
     IncidentChangeKind.RESOLVED: "Resolved",
     IncidentChangeKind.FALSE_ALARM: "False alarm",
 }
+_WORDS_OF_ENDED = {IncidentChangeKind.OPENED: "Ended", IncidentChangeKind.REOPENED: "Ended again"}
+"""Where the job was not found hung before it died as a whole."""
+_ENDED = "Ended: "
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def make_notice(
     names = _names(event) if Include.NAMES in include else {}
     facts = _facts(incident)
     headline = one_line(incident.headline, most=MOST_HEADLINE) if Include.HEADLINE in include else ""
-    opens_with = _TEST * is_test + _WORDS.get(event.kind, event.kind.value)
+    opens_with = _TEST * is_test + _word(event)
     over = event.kind in (IncidentChangeKind.RESOLVED, IncidentChangeKind.FALSE_ALARM)
     return Notice(
         id=f"{incident.id}-{event.id}",
@@ -100,6 +103,11 @@ def one_line(text: str, *, most: int = MOST_NAME) -> str:
     """Return foreign text on one line, without characters that no one sees, cut to `most` characters."""
     cut = text if len(text) <= most else text[: most - 1] + "…"
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in cut)
+
+
+def _word(event: IncidentEvent) -> str:
+    words = {**_WORDS, **_WORDS_OF_ENDED} if event.incident.headline.startswith(_ENDED) else _WORDS
+    return words.get(event.kind, event.kind.value)
 
 
 def _facts(incident: Incident) -> dict[str, str]:
@@ -139,7 +147,7 @@ def _fault(facts: Mapping[str, str]) -> str:
 def _summary(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str], headline: str) -> str:
     job = f"{names['job']}: " if "job" in names else ""
     on = f"on {names['host']}; " if "host" in names else ""
-    what = headline.removeprefix("Hung: ") or _fault(facts)  # not the same word twice
+    what = headline.removeprefix("Hung: ").removeprefix(_ENDED) or _fault(facts)  # not the same word twice
     return f"{opens_with}: {job}{what} ({on}{facts['certainty']}; cause {facts['cause']})"
 
 

@@ -63,6 +63,10 @@ class IncidentChangeKind(StrEnum):
     """A receiver could not be told of it; the collector has given up."""
 
 
+LABELS = ("alertname", "job", "user", "kind", "cause", "certainty", "host", "rank", "group", "key")
+"""What silences match of an incident, and what alerts carry."""
+
+
 class Fingerprint(Contract):
     """What makes two verdicts the same fault: equal fingerprints are one incident."""
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -133,13 +134,20 @@ class Server(uvicorn.Server):
     """A server that ends, too, by a signal that came while the service was being started, and says when it serves."""
 
     def __init__(
-        self, config: uvicorn.Config, guard: ConnectionGuard, stop: StopSignals, manager: ServiceManager
+        self,
+        config: uvicorn.Config,
+        guard: ConnectionGuard,
+        stop: StopSignals,
+        manager: ServiceManager,
+        *,
+        ending: threading.Event | None = None,
     ) -> None:
-        """`stop` has taken note of signals since the service began."""
+        """`stop` has taken note of signals since the service began; `ending` tells answers without end to end."""
         super().__init__(config)
         self._guard = guard
         self._stop = stop
         self._manager = manager
+        self._ending = ending
         self._acceptors: list[Acceptor] = []
 
     @contextmanager
@@ -168,6 +176,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End as asked, of which the service manager gives no alarm, and close what clients hold open beyond that."""
         self._manager.ending()
+        if self._ending is not None:
+            self._ending.set()
         for acceptor in self._acceptors:
             acceptor.stop()
         await super().shutdown(sockets)

@@ -51,7 +51,7 @@ def incidents(
     if id is not None:
         verb = "acknowledge" if acknowledge is not None else "false-alarm"
         changed = change_incident(remote, id, verb, by=by, note=remark)
-        note(f"{changed.id} is {changed.state.replace('_', ' ')}")
+        note(f"{changed.id} is {'a false alarm' if false_alarm is not None else changed.state.value}")
         page = IncidentPage(incidents=(changed,))
     else:
         page = list_incidents(remote, states=states, job=job, host=host, limit=limit)

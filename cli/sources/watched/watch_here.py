@@ -18,7 +18,8 @@ _BEAT_SECONDS = 2.0
 _SEARCH_SECONDS = 10.0
 _MARKS_SECONDS = 20.0
 """After which a job is said to be watched without its operations: the first search of a rank's memory takes a while."""
-_HERE = "here"
+_HERE = "this machine"
+"""In the reasons to look at a job, where a collector has the node's name."""
 
 
 def watch_here(say: Callable[[str], None]) -> Iterator[IncidentEvent]:

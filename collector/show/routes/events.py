@@ -1,11 +1,12 @@
 """What happens, as it happens: server-sent events, as a browser's EventSource reads them."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from collector.keep.database import StoreTrouble
@@ -31,6 +32,7 @@ _States = dict[tuple[str, str | None], tuple[JobState, str | None]]
     responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events, WHATWG HTML 9.2."}},
 )
 async def follow(
+    request: Request,
     service: ServiceDependency,
     sight: SightDependency,
     after: Annotated[
@@ -51,10 +53,13 @@ async def follow(
     if begin is None:
         begin = await service.async_store.ask(service.store.incidents.last_event)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_stream(service, sight, begin, seconds), media_type="text/event-stream", headers=headers)
+    stream = _stream(service, sight, begin, seconds, request.app.state.ending)
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
-async def _stream(service: Service, sight: Sight, after: int, seconds: float) -> AsyncIterator[str]:
+async def _stream(
+    service: Service, sight: Sight, after: int, seconds: float, ending: threading.Event
+) -> AsyncIterator[str]:
     until, wrote = time.monotonic() + seconds, time.monotonic()
     states: _States = {}
     yield "retry: 2000\n\n"
@@ -64,7 +69,7 @@ async def _stream(service: Service, sight: Sight, after: int, seconds: float) ->
         if lines or time.monotonic() - wrote >= _BEAT_SECONDS:
             wrote = time.monotonic()
             yield "".join(lines) or ": nothing new\n\n"
-        if time.monotonic() >= until:
+        if time.monotonic() >= until or ending.is_set():
             return
         await asyncio.sleep(min(_POLL_SECONDS, max(0.0, until - time.monotonic())))
 

@@ -93,7 +93,7 @@ async def check_rule(request: Request) -> None:
     path = getattr(request.scope.get("route"), "path", "")
     rule = RULES.get((request.method, path), Rule.ALL_JOBS_LOOKS)
     if access.is_bound and rule in (Rule.ALL_JOBS, Rule.ALL_JOBS_LOOKS):
-        raise NotPermitted("this token is for the jobs of some users or namespaces", advice="this is about all jobs")
+        raise NotPermitted("this token is for the jobs of some users or namespaces", advice="ask with one for all jobs")
     if rule in (Rule.LOOKS, Rule.ALL_JOBS_LOOKS):
         _require_look(access)
 

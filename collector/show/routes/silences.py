@@ -12,8 +12,8 @@ from collector.keep.watched.silences import no_such_silence
 from collector.service import Service
 from collector.show.routes.common import ServiceDependency, json_answer
 from collector.show.routes.rights import Sight, SightDependency
-from shared.answer.incidents import NewSilence, Silence
-from shared.errors import NotPermitted
+from shared.answer.incidents import LABELS, NewSilence, Silence
+from shared.errors import InvalidInput, NotPermitted, quoted
 from shared.server.problem_handlers import problems
 from shared.value import Value
 
@@ -54,6 +54,10 @@ async def put_silence(wanted: NewSilence, service: ServiceDependency, sight: Sig
     `group` and `key`. Incidents are still opened and listed, with the silences that hold them back in `silenced_by`.
     """
     for matcher in wanted.matchers:
+        if matcher.name not in LABELS:  # a typo would match nothing, or with `isEqual: false` everything
+            raise InvalidInput(
+                f"incidents have no label {quoted(matcher.name)}", advice=f"they have {', '.join(LABELS)}"
+            )
         if matcher.isRegex:
             parse_pattern(matcher.value)
     if not sight.sees_silence(wanted):

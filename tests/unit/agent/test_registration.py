@@ -1,6 +1,7 @@
 """An agent tells collectors that it is there: real HTTP and HTTPS, and a real agent at a real collector."""
 
 import json
+import logging
 import ssl
 import threading
 import time
@@ -84,6 +85,19 @@ def test_renews_three_times_within_a_lease_and_goes_on_after_a_failure() -> None
         time.sleep(0.3)
         assert len(one.heard) <= heard + 1  # one may have been on its way
     assert min(len(one.heard), len(other.heard)) >= 6
+
+
+def test_says_when_it_is_registered_after_all(caplog: pytest.LogCaptureFixture) -> None:
+    """In a line that an agent shows, which configures no logging: else its journal ends with "not registered"."""
+    collector = Collector()
+    collector.status = 503
+    with serving(collector) as url, registered(settings(url)):
+        deadline = time.monotonic() + 60
+        while "registered at" not in caplog.text and time.monotonic() < deadline:
+            collector.status = 200 if collector.heard else 503
+            time.sleep(0.02)
+    shown = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [line.startswith("not registered: ") for line in shown] == [True, False]
 
 
 @pytest.mark.parametrize(

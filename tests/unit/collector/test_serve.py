@@ -111,6 +111,19 @@ def test_ends_though_no_name_server_answers(tmp_path: Path) -> None:
         assert process.wait(timeout=25) in (0, -signal.SIGINT)
 
 
+def test_events_that_are_followed_end_with_it(tmp_path: Path) -> None:
+    """`unhang watch` holds nothing up, and leaves no stack trace in the journal."""
+    with (
+        running(tmp_path) as (url, process),
+        httpx.stream("GET", f"{url}/v1/events", timeout=30, trust_env=False) as following,
+    ):
+        lines = following.iter_lines()
+        assert next(lines) == "retry: 2000"
+        process.send_signal(signal.SIGINT)
+        assert list(lines)[-1] == ""  # to its end, which would not come if the connection were cut
+        assert process.wait(timeout=25) in (0, -signal.SIGINT)
+
+
 def test_killed_collector_starts_again_with_what_it_had(tmp_path: Path) -> None:
     """After a SIGKILL the next one opens the store and lists the diagnoses."""
     flags = {"agents": "http://127.0.0.1:9", "looks": 1, "interval_seconds": 0}

@@ -67,6 +67,18 @@ def test_is_bounded_whatever_ranks_write() -> None:
     assert told["groups"].group.count(-1) == 68
 
 
+def test_job_that_has_just_ended_is_told_after_many_that_did() -> None:
+    """A node that many small jobs ran on: they are told of until their ranks are forgotten, and are not alone there."""
+    gone = []
+    for number in range(MOST_JOBS + 5):
+        one = exited(0, signal=9)
+        assert one.identity is not None
+        identity = one.identity.model_copy(update={"job": f"job-{number}"})
+        gone.append(one.model_copy(update={"identity": identity, "gone_by_ns": number}))
+    told = [job.job for job in digest_of([rank(0)], gone).jobs]
+    assert told[:2] == ["demo", f"job-{MOST_JOBS + 4}"] and len(told) == MOST_JOBS
+
+
 def test_tells_the_newest_attempt_alone() -> None:
     """What is left over from before a restart belongs to no job that runs."""
     (job,) = digest_of([rank(0, attempt=1), rank(1, attempt=2)], [exited(0)]).jobs

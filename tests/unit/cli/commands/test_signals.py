@@ -145,3 +145,16 @@ def test_threads_are_known_by_name() -> None:
     ThreadPool().run({"x": lambda: looking.append(helpers._looking())}, Deadline(5.0))
     assert looking == [True]
     assert not helpers._looking()
+
+
+def test_sigterm_ends_a_command_in_which_sigint_is_ignored() -> None:
+    """As in what a script begins with `&`: `kill` had no effect on its `unhang watch`."""
+    ignoring = ["env", "--ignore-signal=INT", *command("watch", "--collector", "http://127.0.0.1:9")]
+    with subprocess.Popen(ignoring, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert "Ctrl-C" in process.stderr.readline()
+            process.terminate()
+            assert process.wait(timeout=30) == 143
+        finally:
+            process.kill()

@@ -149,6 +149,14 @@ def test_refusals(response: httpx.Response, error: type[UnhangError], said: str)
     assert error is not NotPermitted or "--token-file" in caught.value.advice
 
 
+def test_token_that_may_not_is_told_what_to_do() -> None:
+    """By the collector, for it knows what that token may; `give the token` would be of no use."""
+    answer = problem(403, "this token may read what was found", "ask with a token that may look")
+    with pytest.raises(NotPermitted) as caught:
+        remote(lambda _: answer).view(TREE, JobChoice("a"))
+    assert caught.value.advice == "ask with a token that may look"
+
+
 @pytest.mark.parametrize(
     ("failure", "said"),
     [

@@ -283,6 +283,11 @@ def test_job_that_ended_badly_as_a_whole_is_looked_at_once() -> None:
     fine.tell(digest([1.0] * 4))
     fine.tell(digest([], exited=(ExitedRank(rank=3, exit_code=0),)), after=5.0)
     assert fine.asked(after=10.0) == ""
+    taken_along = Watching()  # a launcher ends the ranks that are left
+    taken_along.tell(digest([1.0] * 4))
+    gone = tuple(ExitedRank(rank=rank, signal=9 if rank == 2 else 15) for rank in range(4))
+    taken_along.tell(digest([], exited=gone), after=5.0)
+    assert taken_along.asked(after=3.0) == "rank 2 has ended badly, and the job with it"
 
 
 def dead(*, found: bool = True) -> Diagnosis:
@@ -313,6 +318,7 @@ def test_incident_of_a_job_that_was_killed_stands() -> None:
     alarm = one.answer(dead())
     assert alarm is not None and alarm.diagnoses == ("dead",) and alarm.incident.job_ended
     assert (alarm.incident.kind, alarm.incident.culprits) == (Kind.RANK_EXITED, ())
+    assert alarm.incident.headline == "Ended: ranks 0-3 killed by signal 9; when last seen, …"
     one.detector.opened(DEMO, "i1", one.now, job_ended=True)
     assert one.over(after=60.0) == "" and one.asked() == "" and one.state is JobState.ENDED
     one.tell(digest([1.0] * 4), after=1.0)

@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.detect.silences import matches, parse_pattern, silenced_by
+from shared.answer import incidents
 from shared.answer.incidents import Silence, SilenceMatcher, SilenceStatus
 from shared.errors import InvalidInput
+from tests.build.jobs.incidents import draft
 
 LABELS = {"job": "llama-7b.v2", "kind": "rank_not_joined", "host": "node07"}
 
@@ -73,3 +75,8 @@ def test_only_active_silences_hold_and_all_their_matchers_must() -> None:
     all_of = [silence("active", here), silence("expired", here), silence("pending", here)]
     assert silenced_by(all_of, LABELS) == ("active",)
     assert silenced_by([silence("active", here, elsewhere)], LABELS) == ()
+
+
+def test_labels_that_silences_may_name_are_those_of_incidents() -> None:
+    """A silence of any other is refused."""
+    assert tuple(draft("demo").labels) == incidents.LABELS

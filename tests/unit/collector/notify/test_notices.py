@@ -231,6 +231,20 @@ def test_what_is_told_of_a_change(tmp_path: Path) -> None:
     assert make_notice(later, event_of("demo"), ALL).labels["certainty"] == "proven"
 
 
+def test_job_that_died_as_a_whole_is_not_said_to_hang() -> None:
+    """It was not found hung; what of it is over is said as of every other."""
+    dead = incident("demo").model_copy(update={"headline": "Ended: ranks 0-3 killed by signal 9", "job_ended": True})
+    said = {}
+    for kind in (IncidentChangeKind.OPENED, IncidentChangeKind.REOPENED, IncidentChangeKind.RESOLVED):
+        event = IncidentEvent(id=7, at=AT, kind=kind, incident=dead)
+        notice = make_notice(event, event, ALL)
+        said[kind] = notice.summary.partition(" (")[0]
+        assert "ung" not in notice.title
+    assert list(said.values()) == [
+        f"{word}: demo: ranks 0-3 killed by signal 9" for word in ("Ended", "Ended again", "Resolved")
+    ]
+
+
 def test_nothing_secret_is_shown_of_a_request(tmp_path: Path) -> None:
     """Logs and errors may hold its representation."""
     for request in sent_to_all(tmp_path, noticed("demo")).values():
