@@ -26,6 +26,7 @@ from agent.sources.kernel_log import KernelLog
 from agent.sources.look_context import LookContext
 from agent.sources.ras.monitor import RasMonitor
 from agent.sources.ras.ras_source import RasSource, RasTargets, Told
+from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.source import LookDepth
 from agent.tools.memory_budget import Memory
 from agent.tools.run_bounded import find_program
@@ -68,7 +69,15 @@ class Agent:
         self.procfs = procfs or ProcFs()
         self._pool = ThreadPool()
         users = parse_users(settings.only_users)
-        self.node = Node(self.procfs, settings.host, self._pool, only_ranks=settings.only_ranks, only_users=users)
+        locator = RecorderLocator()
+        self.node = Node(
+            self.procfs,
+            settings.host,
+            self._pool,
+            only_ranks=settings.only_ranks,
+            only_users=users,
+            locator=locator,
+        )
         kernel_log, ports, gpus = KernelLog(self.procfs), PortWatch(), GpuWatch(read_gpus)
         monitors = settings.ras_monitor and settings.ras != "never"
         ras = RasMonitor(self.procfs, settings.host) if monitors else None
@@ -78,7 +87,7 @@ class Agent:
         self.metrics = Metrics(self.node, self.audit)
         py_spy = find_program("py-spy", settings.py_spy)
         memory = Memory()
-        sources = make_sources(py_spy, self._pool, memory, pystack=find_program("pystack"))
+        sources = make_sources(py_spy, self._pool, memory, pystack=find_program("pystack"), locator=locator)
         self._looker = Looker(sources, self._pool, self)
         self._deep = DeepLooker(self._looker, allowed=settings.debuggers)
         self._ras = RasSource(settings.ras, self._pool, memory)

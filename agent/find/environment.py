@@ -57,7 +57,7 @@ class Environments:
 
     def __init__(self, procfs: ProcFs, names: frozenset[str]) -> None:
         self._procfs = procfs
-        self._names = names
+        self._names = {name.encode(): name for name in names}
         self._known: dict[Key, _Known] = {}
 
     def read(self, process: Stat) -> Environment:
@@ -114,10 +114,13 @@ class Environments:
             os.close(memory)
 
     def _allowed(self, variables: list[bytes]) -> Environment:
-        pairs = (variable.decode(errors="replace").partition("=") for variable in variables)
         kept: Environment = {}
         left = _MOST_KEPT
-        for name, value in ((name, value[:_LONGEST_VALUE]) for name, _, value in pairs if name in self._names):
+        for variable in variables:
+            name = self._names.get(variable.partition(b"=")[0])
+            if name is None:
+                continue
+            value = variable[len(name) + 1 :].decode(errors="replace")[:_LONGEST_VALUE]
             if len(value) <= left:
                 left -= len(value)
                 kept[name] = value

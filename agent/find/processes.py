@@ -70,6 +70,7 @@ class Lister:
         self.own_pid = os.getpid() if own_pid is None else own_pid
         self._environments = Environments(procfs, NAMES)
         self._with_torch: set[tuple[int, int]] = set()
+        self._without_torch: dict[tuple[int, int, int], tuple[int, RankLikelihood]] = {}
         self._known: dict[tuple[int, int], Candidate] = {}
         self._mistaken: dict[int, str] = {}
         self._dull: dict[int, Stat] = {}
@@ -118,17 +119,30 @@ class Lister:
         return heir
 
     def runs(self, stat: Stat) -> "RankLikelihood":
-        """Return what runs in this process, by what it has mapped, else by its program's name."""
+        """Return what runs in this process, by what it has mapped, else by its program's name.
+
+        Listing what is mapped is dear, and a process that has as much mapped as before has not loaded PyTorch since.
+        """
         key = (stat.pid, stat.start_ticks)
         if key in self._with_torch:
             return RankLikelihood.TORCH
+        size, likelihood = self._without_torch.get(key_of(stat), (0, RankLikelihood.OTHER))
+        if size == stat.virtual_bytes != 0:
+            return likelihood
+        likelihood = self._mapped(stat)
+        if likelihood is RankLikelihood.TORCH:
+            self._with_torch.add(key)
+        else:
+            self._without_torch[key_of(stat)] = stat.virtual_bytes, likelihood
+        return likelihood
+
+    def _mapped(self, stat: Stat) -> "RankLikelihood":
         try:
             maps = self._procfs.maps(stat.pid)
             name = self._procfs.link(stat.pid, "exe").rpartition("/")[2]
         except (Gone, NotPermitted):
             maps, name = b"", stat.name
         if b"/libtorch" in maps:
-            self._with_torch.add(key)
             return RankLikelihood.TORCH
         return RankLikelihood.PYTHON if b"/libpython" in maps or PYTHON.match(name) else RankLikelihood.OTHER
 
@@ -196,7 +210,9 @@ class Lister:
     def _remember(self, stats: dict[int, Stat], candidates: dict[int, Candidate]) -> None:
         self._with_torch &= {(stat.pid, stat.start_ticks) for stat in stats.values()}
         self._known = {(c.stat.pid, c.stat.start_ticks): c for c in candidates.values()}
-        self._environments.forget_all_but({key_of(stat) for stat in stats.values()})
+        living = {key_of(stat) for stat in stats.values()}
+        self._without_torch = {key: known for key, known in self._without_torch.items() if key in living}
+        self._environments.forget_all_but(living)
         self._dull = {
             stat.pid: stat
             for stat in stats.values()

@@ -15,6 +15,8 @@ from agent.find.processes import Lister, Listing
 from agent.look.mark_beats import MarkBeats
 from agent.look.progress_watch import Watch
 from agent.proc.procfs import ProcFs, Stat
+from agent.sources.recorder.memory.locator import RecorderLocator
+from agent.sources.recorder.memory.marks import MarkReader
 from shared.missing import Missing, Reason
 from shared.rank_sets import unfold
 from shared.wire.snapshot import Identity
@@ -49,6 +51,7 @@ class Node:
         *,
         only_ranks: str | None = None,
         only_users: frozenset[int] = frozenset(),
+        locator: RecorderLocator | None = None,
     ) -> None:
         """Tell of these ranks and of these users' processes alone; without users, of everybody's."""
         self.procfs = procfs
@@ -61,7 +64,7 @@ class Node:
         self._stuck_in: Key | None = None
         self._avoided: frozenset[tuple[int, int]] = frozenset()
         self._lock = threading.Lock()
-        self._mark_beats = MarkBeats(procfs, pool)
+        self._mark_beats = MarkBeats(procfs, pool, reader=MarkReader(locator or RecorderLocator()))
         self.watch = Watch(procfs, host)
 
     @property

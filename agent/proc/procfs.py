@@ -5,6 +5,7 @@ A process may end between any two reads, and its owner may be hostile. Formats a
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ MOST_BYTES = 1024 * 1024
 """No file of /proc that we read is larger, but for tables of sockets and mappings, which say so."""
 
 _MOST_MAPS_BYTES = 4 * 1024 * 1024
+_FIELD = re.compile(r"^([^:\n]+):?(.*)$", re.MULTILINE)
 
 _MOST_FDS = 16_384
 """Descriptors of one process that are looked at: it may have a million."""
@@ -41,6 +43,7 @@ class Stat(NamedTuple):
     """Of the children that ended and were waited for, and theirs in turn."""
     threads: int
     start_ticks: int
+    virtual_bytes: int
     rss_bytes: int
     stack_address: int
     exit_status: int
@@ -107,8 +110,7 @@ class ProcFs:
 
     def fields(self, pid: int, name: str) -> dict[str, str]:
         """Return a file of `Name: value` lines, such as `status` and `io`."""
-        lines = self.text(pid, name).splitlines()
-        return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+        return {key: value.strip() for key, value in _FIELD.findall(self.text(pid, name))}
 
     @cached_property
     def booted_at(self) -> float:
@@ -143,6 +145,7 @@ def parse_stat(data: bytes) -> Stat:
             waited_cpu_seconds=(int(fields[13]) + int(fields[14])) / TICKS_PER_SECOND,
             threads=int(fields[17]),
             start_ticks=int(fields[19]),
+            virtual_bytes=int(fields[20]),
             rss_bytes=int(fields[21]) * _PAGE_BYTES,
             stack_address=int(fields[25]),
             exit_status=int(fields[49]),

@@ -6,6 +6,7 @@ from agent.deadline import ThreadPool
 from agent.sources.fds import FdsSource
 from agent.sources.logs.logs_source import LogsSource
 from agent.sources.process import ProcessSource
+from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.recorder_source import RecorderSource
 from agent.sources.setup import SetupSource
 from agent.sources.source import Metered, Source
@@ -14,7 +15,12 @@ from agent.tools.memory_budget import Memory
 
 
 def make_sources(
-    py_spy: Path | None, pool: ThreadPool, memory: Memory, *, pystack: Path | None = None
+    py_spy: Path | None,
+    pool: ThreadPool,
+    memory: Memory,
+    *,
+    pystack: Path | None = None,
+    locator: RecorderLocator | None = None,
 ) -> tuple[Source, ...]:
     """Return every source, in the order in which a snapshot names them."""
     sources: tuple[Source, ...] = (
@@ -22,7 +28,7 @@ def make_sources(
         StacksSource(py_spy, pool, memory, fallback=pystack),
         FdsSource(),
         LogsSource(),
-        RecorderSource(memory),
+        RecorderSource(memory, locator=locator),
         SetupSource(),
     )
     return tuple(map(Metered, sources))

@@ -9,7 +9,12 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"kinds": ["collective_mismatch"], "causes": ["user_code"], "where": "end_epoch"}
+TRUTH = {
+    "kinds": ["collective_mismatch"],
+    "causes": ["user_code"],
+    "where": "end_epoch",
+    "imports": ["torch._dynamo"],
+}
 
 
 def end_epoch() -> None:

@@ -8,7 +8,13 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
-TRUTH = {"kinds": ["collective_mismatch"], "causes": ["user_code"], "where": "meet_at_end", "bare": {"or_silent": True}}
+TRUTH = {
+    "kinds": ["collective_mismatch"],
+    "causes": ["user_code"],
+    "where": "meet_at_end",
+    "imports": ["torch.distributed.fsdp", "torch._dynamo"],
+    "bare": {"or_silent": True},
+}
 
 
 def main() -> None:

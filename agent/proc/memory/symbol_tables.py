@@ -31,6 +31,8 @@ _MOST_CANDIDATES = 64
 _MOST_OCCURRENCES = 10_000
 """Of one value in one piece; those that stand for no symbol are counted, too."""
 _MOST_REMEMBERED = 64
+_RARE = 12
+"""Bytes of the end of a name that few others share."""
 _PIECE = 1024 * 1024
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMTAB, _STRTAB = 2, 3
@@ -138,12 +140,25 @@ def _sections(read: Read) -> list[_Section]:
 def _places(read: Read, strings: _Section, names: Sequence[bytes], deadline: Deadline) -> dict[int, bytes]:
     """Return where in the table of names each of `names` begins; a name may stand in several places."""
     found: dict[int, bytes] = {}
+    ends = _shared_ends(names)
     for at, data in _pieces(read, strings, max(map(len, names)), deadline):
-        for name in names:
-            found |= {at + place: name for place in _occurrences(data, name + b"\0")}
+        for end, ending_so in ends.items():
+            for place in _occurrences(data, end):
+                behind = place + len(end) - 1
+                whole = (name for name in ending_so if data.endswith(name, 0, behind))
+                found |= {at + behind - len(name): name for name in whole}
         if len(found) > _MOST_CANDIDATES:
             raise Unavailable(Reason.REFUSED, "the library names one symbol in suspiciously many places")
     return found
+
+
+def _shared_ends(names: Sequence[bytes]) -> Mapping[bytes, Sequence[bytes]]:
+    """Return what to look for, and which names end so: one end for all where it is long enough to be rare."""
+    endings = (names[0][at:] for at in range(len(names[0]) + 1))
+    shared = next(ending for ending in endings if all(name.endswith(ending) for name in names))
+    if len(shared) >= _RARE:
+        return {shared + b"\0": names}
+    return {name + b"\0": (name,) for name in names}
 
 
 def _values(read: Read, symbols: _Section, places: Mapping[int, bytes], deadline: Deadline) -> dict[bytes, int]:

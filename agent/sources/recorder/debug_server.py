@@ -5,8 +5,8 @@ out of the question: a connection that NCCL or Gloo does not expect may end a jo
 in the rank's memory, by the vtable of `c10d::control_plane::WorkerServer`, and in it the number of one of the ports
 that this rank listens on. Source: torch/csrc/distributed/c10d/control_plane/WorkerServer.hpp.
 
-Searching takes some tenths of a second, so that it is done only for a rank whose record cannot be had otherwise, and
-once for each set of ports that it listens on.
+Searching takes some tenths of a second, so that it is done only for a rank whose record cannot be had otherwise and in
+which threads of such a server run, and once for each set of ports that it listens on.
 """
 
 import re
@@ -36,6 +36,10 @@ _LIBRARY = re.compile(r"libtorch_cpu\.so")
 _VTABLE = b"_ZTVN4c10d13control_plane12WorkerServerE"
 _OBJECT_BYTES = 2048
 """More than the object has, which consists of an HTTP server, its thread and its port: 1,048 in PyTorch 2.13."""
+_THREAD = "pt_workerserver"
+"""What each thread of a server is called, in all versions that have the port: the one that accepts, and those that
+answer."""
+_MOST_THREADS = 512
 _MOST_OBJECTS = 64
 _MOST_BYTES = 2 * 1024 * 1024 * 1024
 _SEARCH_SECONDS = 2.0
@@ -83,12 +87,15 @@ class DebugServerFinder:
         """Return the server of a rank; None where it has none, or it was not found in time. Raises Gone."""
         try:
             ports = _own_ports(context, rank.stat.pid)
+            may_serve = bool(ports) and _may_serve(context.procfs, rank.stat.pid)
         except NotPermitted:
             return None
         key = rank.key, frozenset(inode for inode, _ in ports.values())
         with self._lock:
             if key in self._known:
                 return self._known[key]
+        if not may_serve:
+            return None
         found = None
         with suppress(NotPermitted, Unavailable):
             port = _port_in_memory(rank, context.procfs, frozenset(ports), deadline.at_most(_SEARCH_SECONDS))
@@ -115,6 +122,18 @@ def _own_ports(context: LookContext, pid: int) -> dict[int, tuple[int, str]]:
     return found
 
 
+def _may_serve(procfs: ProcFs, pid: int) -> bool:
+    """Does a thread of a server run in a process, as far as can be told? Raises Gone."""
+    tids = procfs.tids(pid)
+    if len(tids) > _MOST_THREADS:
+        return True
+    for tid in tids:
+        with suppress(Gone, NotPermitted):
+            if procfs.text(pid, f"task/{tid}/comm", most=64) == _THREAD:
+                return True
+    return False
+
+
 def _own_sockets(procfs: ProcFs, pid: int) -> frozenset[int]:
     found = set()
     for fd in procfs.fds(pid):
@@ -126,8 +145,6 @@ def _own_sockets(procfs: ProcFs, pid: int) -> frozenset[int]:
 
 def _port_in_memory(rank: Rank, procfs: ProcFs, ports: frozenset[int], deadline: Deadline) -> int | None:
     """Return the one of `ports` that a server's object holds; None for none, or several. Raises as open_memory does."""
-    if not ports:
-        return None
     pid = rank.stat.pid
     with open_memory(procfs, pid, deadline, start_ticks=rank.stat.start_ticks, most_bytes=_MOST_BYTES) as memory:
         regions = read_mappings(procfs, pid)

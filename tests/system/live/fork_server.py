@@ -8,6 +8,7 @@ four of the programs that hang, so that what forks might hide is seen.
 """
 
 import gc
+import importlib
 import os
 import select
 import signal
@@ -72,13 +73,16 @@ class ForkServer:
         directory: Path,
         output: int,
         ranks: int,
+        imports: Sequence[str] = (),
         beside: int | None = None,
     ) -> Forked:
         """Start a Python program that writes to the open file `output`; a module launches so many forked `ranks`.
 
+        `imports`: modules that the launcher imports for all of its ranks at once.
         `beside`: a process in whose namespaces it runs; what is given back then ends with it, outside of them.
         """
-        send(self._line, [Program(arguments, dict(environment), str(directory)), ranks, beside], [output])
+        program = Program(arguments, dict(environment), str(directory))
+        send(self._line, [program, ranks, list(imports), beside], [output])
         pid, (handle,) = receive(self._line)
         return Forked(pid, handle)
 
@@ -128,13 +132,13 @@ def serve(line: socket.socket) -> Program:
         if order is None:
             send(line, doors.open())
             continue
-        (words, ranks, beside), (output,) = order, streams
+        (words, ranks, imports, beside), (output,) = order, streams
         program, (ours, theirs) = Program(*words), pair()
         pid = os.fork()
         if pid == 0:
             for end in (line, ours):
                 end.close()
-            return _forked(program, output, theirs, ranks, beside)
+            return _forked(program, output, theirs, ranks, imports, beside)
         theirs.close()
         _answer(line, ours, pid)
         os.close(output)
@@ -161,7 +165,9 @@ def _called(caller: socket.socket) -> Program:
     return program
 
 
-def _forked(program: Program, output: int, line: socket.socket, ranks: int, beside: int | None) -> Program:
+def _forked(
+    program: Program, output: int, line: socket.socket, ranks: int, imports: Sequence[str], beside: int | None
+) -> Program:
     with line:
         receive(line)
         if beside is not None:
@@ -170,7 +176,11 @@ def _forked(program: Program, output: int, line: socket.socket, ranks: int, besi
         become(program, (output, output))
         os.close(output)
         send(line, "here")
-    return with_ranks(program, ranks) if program.is_module and ranks else program
+    if not program.is_module or not ranks:
+        return program
+    for name in imports:
+        importlib.import_module(name)
+    return with_ranks(program, ranks)
 
 
 if __name__ == "__main__":

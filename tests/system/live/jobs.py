@@ -170,6 +170,7 @@ class Job:
             directory=REPOSITORY,
             output=output,
             ranks=self._ranks,
+            imports=self.truth.get("imports", ()),
             beside=self._beside,
         )
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ import pytest
 from standardwebhooks import Webhook
 
 from shared.rank_sets import unfold
+from tests.build.processes import warm
 from tests.build.processes.ports import free_port
 from tests.build.services.incident_receivers import Received, ReceiverServer, served_receiver
-from tests.system.live.asking import unhang
 from tests.system.live.jobs import Job
 from tests.unit.collector.notify.files import SECRET, webhook_file
 
@@ -67,17 +66,13 @@ class Services:
 @contextmanager
 def started(log: Path, *arguments: str) -> Iterator[None]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UNHANG"))}
-    with log.open("ab") as output:
-        process = subprocess.Popen(unhang(*arguments), env=environment, stdout=output, stderr=subprocess.STDOUT)
-    try:
+    with (
+        log.open("ab") as output,
+        warm.started(arguments, environment=environment, directory=log.parent, output=output.fileno()) as process,
+    ):
         yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(30.0)
-        finally:
-            process.kill()
-            process.wait()
+        process.send_signal(signal.SIGTERM)
+        process.wait(30.0)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
 
 def test_what_a_killed_rank_issued_last_survives_it(tmp_path: Path) -> None:
-    """Nobody asked about it while it lived; the others wait in the store for its word.
+    """Nobody asked about it while it lived; the other one waits in the store for its word.
 
     Its ranks are real interpreters: the memory of a fork is searched only once that of its parent has been, and whether
     the server of forks gives a reason to search its own is no part of this.
@@ -31,9 +31,9 @@ def test_what_a_killed_rank_issued_last_survives_it(tmp_path: Path) -> None:
     agent = Agent(AgentSettings(beat_seconds=0.2, discover_seconds=0.2))
     agent.start()
     try:
-        later = {"UNHANG_TEST_KILLED_LATER": "1"}
-        with Job("killed_rank", directory=tmp_path, recorded=True, environment=later) as job:
-            pid = job.ranks[2]
+        later = {"UNHANG_TEST_KILLED_LATER": "1", "FAULTY_RANK": "1"}
+        with Job("killed_rank", directory=tmp_path, recorded=True, environment=later, ranks=2) as job:
+            pid = job.ranks[1]
             key = rank_of(pid).key
             alive = until(lambda: agent.node.watch.marks(key), has_done_all)
             os.kill(pid, signal.SIGKILL)
@@ -62,7 +62,7 @@ def has_done_all(marks: Marks | None) -> bool:
 def told_of_death(*looks: NodeSnapshot) -> str:
     """Return what the finding says of the rank's last operation."""
     (finding,) = diagnose(looks, Expected(job=looks[0].ranks[0].identity.job)).findings
-    assert (finding.kind, finding.culprit_ranks) == (Kind.RANK_EXITED, (2,))
+    assert (finding.kind, finding.culprit_ranks) == (Kind.RANK_EXITED, (1,))
     (text,) = (each.text for each in finding.evidence if "before it died" in each.text)
     return text
 

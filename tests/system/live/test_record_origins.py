@@ -15,6 +15,7 @@ from agent.errors import Unavailable
 from agent.proc.memory.torch_layouts import TABLE, Layout, LayoutTable
 from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
+from agent.sources.recorder import debug_server
 from agent.sources.recorder.debug_server import DebugServerFinder
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.recorder_source import RecorderSource
@@ -111,9 +112,10 @@ def test_debug_server_beside_memory(ranks: Ranks) -> None:
     assert (trace.origin, trace.contradiction) == ((Origin.MEMORY, Origin.DEBUG_SERVER), "")
 
 
-def test_rank_that_listens_for_others_only(ranks: Ranks) -> None:
-    """No connection is tried."""
+def test_rank_that_listens_for_others_only(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection is tried, nor its memory searched: no thread of a server runs there."""
     context = LookContext(ProcFs(), "here")
+    monkeypatch.setattr(debug_server, "search_words", lambda *_, **__: pytest.fail("its memory was searched"))
     assert DebugServerFinder().find(rank_of(ranks.other), context, Deadline(60)) is None
 
 

@@ -77,6 +77,7 @@ def test_every_truth_uses_the_contract_s_words(program: str, mode: Mode) -> None
 
 KEYS = frozenset(
     """
-    verdict kinds causes culprits victims findings where child thread or_silent busy launch ready absent probe bare
+    verdict kinds causes culprits victims findings where child thread or_silent busy launch ready absent
+    imports probe bare
     """.split()
 )

@@ -15,6 +15,7 @@ what is as usual: a job of four ranks hangs, rank 2 is to blame, and all others 
     or_silent  naming nobody is right too: what a program gives away may not be enough to name anybody
     busy       ranks that never come to rest
     launch, ready, absent   how to start it: launcher, lines to wait for, ranks that are not started
+    imports    what its ranks import, or have imported, beside PyTorch: forks of a launcher have it from there
     probe, memory, bare     what differs with the probe, with records in memory alone, and without any
 """
 
