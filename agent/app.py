@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.middleware.gzip import GZipMiddleware
 
 from agent.agent import Agent, RankFilter
+from agent.look.look_audit import note_look
 from agent.metrics import CONTENT_TYPE
 from agent.registration import registered
 from agent.settings import AgentSettings
@@ -228,24 +229,7 @@ def _part(request: Request, agent: Agent, pid: int, name: str, question: LookDep
 
 
 def _write_audit(request: Request, agent: Agent, taken: NodeSnapshot, **details: Any) -> None:
-    jobs = sorted({rank.identity.job or "" for rank in taken.ranks})
-    users = sorted({rank.identity.user or "" for rank in taken.ranks})
-    pids = [rank.identity.pid for rank in taken.ranks]
-    agent.audit.write(
-        **details,
-        **who_asks(request),
-        jobs=jobs,
-        users=users,
-        pids=pids,
-        result=_result(taken),
-        took_seconds=taken.took_seconds,
-    )
-
-
-def _result(taken: NodeSnapshot) -> list[str]:
-    """Say what could not be seen, once per source and reason."""
-    parts = [*taken.missing, *(getattr(rank, name) for rank in taken.ranks for name in type(rank).model_fields)]
-    return sorted({f"{part.source} {part.reason}"[:100] for part in parts if isinstance(part, Missing)})
+    note_look(agent.audit, taken, who_asks(request), **details)
 
 
 def _json(value: BaseModel) -> Response:

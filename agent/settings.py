@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from shared.rank_sets import FoldedRanks
-from shared.server.run import AccessSettings, MostConnections, MostConnectionsPerClient
+from shared.server.accepting.access_settings import AccessSettings, MostConnections, MostConnectionsPerClient
 from shared.value import whole
 
 

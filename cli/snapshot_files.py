@@ -9,22 +9,25 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
-import httpx
-
+from agent.agent import Agent, RankFilter
+from agent.look.look_audit import note_look
+from agent.sources.source import LookDepth, StackMode
+from cli.sources.agent_here import beating, in_thread, local_settings, run_with_helpers
 from cli.sources.bundle import made, write_whole
-from cli.sources.one_box import ask
 from cli.terminal import emit, note
 from collector.align.expected import Expected
-from collector.gather.fanout.fanout import Fanout
-from collector.gather.fanout.values import Request, RequestDeadline
-from collector.hostlists import AgentAddress
 from collector.looks.next_looks import MOST_DEEP_LOOKS, pids_to_look_deeper
-from shared.errors import NotFound, Unreachable, quoted
+from shared.errors import NotFound, quoted
+from shared.value import as_json
 from shared.wire.snapshot import NodeSnapshot
 
 _LOOK_SECONDS = 30.0
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+StackChoice = Literal["suspects", "plain", "native", "none"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Looks:
     """What to look at, and how often."""
 
     job: str | None
-    stacks: str
+    stacks: StackChoice
     """`suspects`: plain ones, and then native ones of those that need it."""
     count: int
     interval_seconds: float
@@ -49,18 +52,22 @@ def take_snapshots(looks: Looks, directory: Path | None, *, verbose: bool) -> No
     """
     if directory is not None:
         made(directory)  # where that fails nobody need be looked at
-    ask(partial(_take, looks, directory, verbose))
+    run_with_helpers(partial(_take_all, looks, directory, verbose))
 
 
-async def _take(
-    looks: Looks, directory: Path | None, verbose: bool, agents: Sequence[AgentAddress], client: httpx.AsyncClient
-) -> None:
-    plain = replace(looks, stacks="plain") if looks.stacks == "suspects" else looks
+async def _take_all(looks: Looks, directory: Path | None, verbose: bool) -> None:
+    agent = Agent(local_settings())
+    async with beating(agent):
+        await _take(agent, looks, directory, verbose)
+
+
+async def _take(agent: Agent, looks: Looks, directory: Path | None, verbose: bool) -> None:
+    stacks: StackMode = "plain" if looks.stacks == "suspects" else looks.stacks
     taken: list[NodeSnapshot] = []
     for number in range(looks.count):
         if number:
             await asyncio.sleep(looks.interval_seconds)
-        seen = await _look(plain, agents, client)
+        seen = await _look(agent, looks, stacks)
         if not (number or looks.allow_empty or seen.ranks or seen.exited):
             raise _nobody(looks.job, seen)
         if verbose:
@@ -69,8 +76,7 @@ async def _take(
         _keep(seen, directory)
     suspects = _suspects(looks.job, taken) if looks.stacks == "suspects" else ()
     if suspects:
-        native = replace(looks, stacks="native", pids=suspects, ras=False)
-        seen = await _look(native, agents, client)
+        seen = await _look(agent, replace(looks, pids=suspects, ras=False), "native")
         if verbose:
             note(f"native stacks of {len(seen.ranks)} of them, {seen.took_seconds:.2f} s")
         _keep(seen, directory)
@@ -86,16 +92,12 @@ def _suspects(job: str | None, taken: Sequence[NodeSnapshot]) -> tuple[int, ...]
     return tuple(sorted(asked)[:MOST_DEEP_LOOKS])
 
 
-async def _look(looks: Looks, agents: Sequence[AgentAddress], client: httpx.AsyncClient) -> NodeSnapshot:
-    named = {} if looks.job is None else {"job": looks.job}
-    asked = {"stacks": looks.stacks, "ras": "true" if looks.ras else "false", "pid": looks.pids, **named}
-    requests = [Request(agent, "/v1/snapshot", asked) for agent in agents]
-    answers = await Fanout(client, node_seconds=_LOOK_SECONDS).ask(
-        requests, NodeSnapshot, deadline=RequestDeadline.within(_LOOK_SECONDS)
-    )
-    for silent in answers.silent:
-        raise Unreachable(f"this machine cannot be examined: {silent.missing.detail}")
-    return answers.answered[0].value
+async def _look(agent: Agent, looks: Looks, stacks: StackMode) -> NodeSnapshot:
+    """Look once, as an agent does that is asked over HTTP, and read its answer: nothing else is known of it later."""
+    choice, depth = RankFilter(looks.job, looks.pids), LookDepth(stacks)
+    seen = await in_thread(partial(agent.snapshot, choice, depth, _LOOK_SECONDS, ras=looks.ras))
+    note_look(agent.audit, seen, {"client": "local"}, action="snapshot", stacks=stacks, ras=looks.ras)
+    return NodeSnapshot.model_validate_json(as_json(seen))
 
 
 def _keep(seen: NodeSnapshot, directory: Path | None) -> None:

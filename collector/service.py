@@ -24,7 +24,8 @@ from collector.gather.fanout.fanout import Fanout, make_client
 from collector.gather.fanout.values import Silent
 from collector.gather.judge_and_stamp import new_id, rfc3339
 from collector.gather.plan import Gathered
-from collector.gather.sweep import Sweep, find, gather, sweep
+from collector.gather.sweep import find, gather, sweep
+from collector.gather.swept import Sweep
 from collector.gather.watched_agents import NOBODY_WATCHES, WatchedAgents
 from collector.hostlists import AgentAddress
 from collector.keep.async_store import AsyncStore

@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
 from collector.question import PATIENCE_SECONDS, SURVEY_ABOVE
+from shared.server.accepting.access_settings import AccessSettings, MostConnections, MostConnectionsPerClient
 from shared.server.read_settings import read_settings_of
-from shared.server.run import AccessSettings, MostConnections, MostConnectionsPerClient
 
 PREFIX = "UNHANG_COLLECTOR_"
 

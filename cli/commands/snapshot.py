@@ -1,6 +1,7 @@
 """`unhang snapshot`: one node's ranks as files, to be judged later or elsewhere."""
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -45,7 +46,7 @@ Examples:
 def snapshot(
     job: str | None,
     directory: str,
-    stacks: str,
+    stacks: Literal["suspects", "plain", "native", "none"],
     pids: tuple[int, ...],
     looks: int,
     interval: float,

@@ -1,6 +1,5 @@
 """This machine: the agent's application is called in this process, no socket is opened."""
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,11 +10,8 @@ import httpx
 
 from agent.agent import Agent
 from agent.app import create_app
-from agent.deadline import Deadline
-from agent.settings import AgentSettings
-from cli.settings import read_agent_settings
+from cli.sources.agent_here import beating, local_settings, run_with_helpers
 from cli.sources.bundle import judged_here
-from cli.sources.helpers import Helpers
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, make_view
 from collector.gather.debug_one_rank import look_closely
 from collector.gather.fanout.fanout import make_client
@@ -27,9 +23,6 @@ from shared.value import whole
 from shared.wire.debug_output import DeepLook
 
 _T = TypeVar("_T")
-
-_BEAT_SECONDS = 1.0
-"""Of all ranks here: a few system calls each."""
 
 
 class OneBox:
@@ -83,13 +76,11 @@ def ask(
 
     agents = (AgentAddress(host=whole(socket.gethostname()), url="http://localhost"),)
 
-    async def run(helpers: Helpers) -> _T:
-        with helpers.ended_by_interrupt():
-            async with local_client(agent) as client:
-                return await question(agents, client)
+    async def put() -> _T:
+        async with local_client(agent) as client:
+            return await question(agents, client)
 
-    with Helpers() as helpers:
-        return asyncio.run(run(helpers))
+    return run_with_helpers(put)
 
 
 @asynccontextmanager
@@ -103,20 +94,5 @@ async def local_client(agent: Agent | None = None) -> AsyncIterator[httpx.AsyncC
 async def local_agent(agent: Agent | None = None) -> AsyncIterator[httpx.ASGITransport]:
     """Yield the way to this machine's agent, in this process: without one given, one for as long as the block lasts."""
     app = create_app(local_settings(), agent)
-    watching = asyncio.create_task(_keep_beat(app.state.agent))
-    try:
+    async with beating(app.state.agent):
         yield httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    finally:
-        watching.cancel()
-
-
-def local_settings() -> AgentSettings:
-    """Return the settings of an agent that only this process asks."""
-    return read_agent_settings().model_copy(update={"token_file": None, "debuggers": True})
-
-
-async def _keep_beat(agent: Agent) -> None:
-    """Notice what moves between two looks."""
-    while True:
-        await asyncio.sleep(_BEAT_SECONDS)
-        await asyncio.to_thread(agent.node.beat, Deadline(_BEAT_SECONDS))

@@ -21,7 +21,7 @@ from collector.gather.job_nodes import of_the_job, short_name, without_agent, wi
 from collector.gather.judge_and_stamp import judge
 from collector.gather.namesakes import lists_apart
 from collector.gather.pod_names import named
-from collector.gather.sweep import Sweep
+from collector.gather.swept import Sweep
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.job_names import plain_name
 from shared.wire.snapshot import Identity

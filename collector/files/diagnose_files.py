@@ -9,7 +9,7 @@ from collector.files.walk import DEFAULT_BOUNDS, Bounds
 from collector.gather.jobs import choose_job, neighbours_of
 from collector.gather.judge_and_stamp import judge
 from collector.gather.namesakes import lists_apart, user_of
-from collector.gather.sweep import Sweep
+from collector.gather.swept import Sweep
 from shared.missing import Missing
 from shared.wire.snapshot import NodeSnapshot, RankList
 

@@ -12,11 +12,11 @@ HTTP and in process: the client's transport makes the difference.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import httpx
 
-from collector.align.expected import Expected, Unanswered
+from collector.align.expected import Unanswered
 from collector.concurrency.threads import run_in_thread
 from collector.gather.asked import AgentQueries, RankLists, tell
 from collector.gather.clock_offsets import clocks_apart
@@ -25,12 +25,13 @@ from collector.gather.job_nodes import NodesOf
 from collector.gather.jobs import JobSummary, summarise_jobs, unread_by
 from collector.gather.judge_and_stamp import judge
 from collector.gather.plan import FIND_SECONDS, Gathered, SweepPlan
+from collector.gather.swept import Sweep
 from collector.gather.watched_agents import NOBODY_WATCHES, WatchedAgents
 from collector.hostlists import AgentAddress
 from collector.question import Progress, Question, Stage, Step
-from shared.answer.diagnosis import Diagnosis, NextStep
+from shared.answer.diagnosis import NextStep
 from shared.shell_commands import listed
-from shared.wire.snapshot import NodeSnapshot, RankList
+from shared.wire.snapshot import RankList
 
 
 @dataclass(frozen=True)
@@ -40,19 +41,6 @@ class JobList:
     jobs: tuple[JobSummary, ...]
     unanswered: tuple[Unanswered, ...]
     unread: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A verdict and everything that it rests on."""
-
-    snapshots: tuple[NodeSnapshot, ...]
-    expected: Expected
-    diagnosis: Diagnosis
-    packed: tuple[bytes, ...] = ()
-    """The snapshots as agents sent them, compressed; empty where they were read from files."""
-    lists: Mapping[str, RankList] = field(default_factory=dict)
-    """The agents' lists of ranks by URL: what to pass as `earlier` to the next sweep."""
 
 
 async def sweep(

@@ -1,4 +1,4 @@
-"""Who may connect to a service of ours, and how it runs under uvicorn: the same for agent and collector."""
+"""How a service of ours runs under uvicorn, and guards its connections: the same for agent and collector."""
 
 import asyncio
 import logging
@@ -6,15 +6,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from pydantic import Field
-from pydantic_settings import BaseSettings
 
 from shared.server.accepting.acceptor import Acceptor
+from shared.server.accepting.access_settings import AccessSettings
 from shared.server.addresses import parse_hosts, parse_networks
 from shared.server.audit import AuditLog
 from shared.server.connection_limits import Connections, affordable
@@ -34,63 +32,6 @@ _GRACE_SECONDS = 5
 KEPT_SECONDS = 30
 """For an unused connection. httpx clients close theirs after 5 s: if we did so at that moment, too, a request that is
 already on its way would break off without an answer."""
-
-
-MostConnections = Annotated[
-    int,
-    Field(
-        ge=8,
-        le=65_536,
-        description="Most open connections. For one more, an idle connection of the address with the most is closed.",
-    ),
-]
-MostConnectionsPerClient = Annotated[
-    int,
-    Field(
-        ge=8,
-        le=65_536,
-        description="Of these, per address, or per /64 network of IPv6. For one more, an idle one of it is closed.",
-    ),
-]
-
-
-class AccessSettings(BaseSettings):
-    """Where a service listens, and to whom."""
-
-    listen: str
-    token_file: Path | None = Field(
-        default=None,
-        description="File of bearer tokens, one per line; callers must send one of them. Needed to listen beyond "
-        "loopback, unless client certificates are asked for. Read again when it changes; refused where others may "
-        "read it.",
-    )
-    tls_cert_file: Path | None = Field(
-        default=None, description="Our certificate (PEM, with its chain): serve HTTPS. Read again when it changes."
-    )
-    tls_key_file: Path | None = Field(
-        default=None, description="Its private key; by default in the certificate's file. Refused like a token file."
-    )
-    client_ca_file: Path | None = Field(
-        default=None, description="CA certificates: callers must present a certificate signed by one of these."
-    )
-    client_names: str = Field(
-        default="",
-        description="Only callers whose certificate has one of these names (CN or SAN), separated by commas.",
-    )
-    allow_clients: str = Field(
-        default="", description="Only callers from these addresses or networks, e.g. `10.0.0.0/8,192.168.1.5`."
-    )
-    allow_hosts: str = Field(
-        default="",
-        description="Further names or addresses by which callers may reach this service, separated by commas, e.g. "
-        "that of a proxy in front of it. Without `token_file` or `client_ca_file` it answers only requests for these "
-        "and for localhost.",
-    )
-    most_connections: MostConnections = 512
-    most_connections_per_client: MostConnectionsPerClient = 256
-    audit_log: Path | None = Field(
-        default=None, description="File to which one JSON line is written for every inspection and every refusal."
-    )
 
 
 def open_guard(settings: AccessSettings, audit: AuditLog, *, at_once: AnswerAtOnce | None = None) -> ConnectionGuard:

@@ -1,7 +1,7 @@
 """Who imports what, read from the sources without running them."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -41,14 +41,24 @@ def imports_under(folder: str) -> Iterator[Import]:
 
 
 def reached_from(folder: str) -> tuple[Path, ...]:
-    """Return the files of ours that loading everything under `folder` loads, those files included."""
+    """Return the files of ours that are loaded by all that is under `folder`, sooner or later, those files included."""
+    return _closure(sources(folder), at_load=False)
+
+
+def loaded_with(module: str) -> tuple[Path, ...]:
+    """Return the files of ours that loading one file loads at once, that file included."""
+    return _closure([REPOSITORY / module], at_load=True)
+
+
+def _closure(files: Iterable[Path], *, at_load: bool) -> tuple[Path, ...]:
     seen: dict[Path, None] = {}
-    waiting = list(sources(folder))
+    waiting = list(files)
     while waiting:
         file = waiting.pop()
         if file not in seen:
             seen[file] = None
-            waiting.extend(ours for one in imports_of(file) for ours in files_of(one.name))
+            followed = (one for one in imports_of(file) if one.at_load or not at_load)
+            waiting.extend(ours for one in followed for ours in files_of(one.name))
     return tuple(sorted(seen))
 
 

@@ -13,6 +13,7 @@ from tests.architecture.import_graph import (
     Import,
     imports_of,
     imports_under,
+    loaded_with,
     reached_from,
     sources,
 )
@@ -120,6 +121,15 @@ def test_imports_keep_the_rules(rule: Rule) -> None:
 def test_rules_speak_of_folders_that_exist(rule: Rule) -> None:
     """A rule about a folder that was renamed would hold for ever and guard nothing."""
     assert sources(rule.folder)
+
+
+@pytest.mark.parametrize("module", ["cli/snapshot_files.py", "cli/sources/files.py"])
+def test_who_asks_nobody_over_http_loads_no_http(module: str) -> None:
+    """Half of what such a command would cost: over ssh each host of a job starts one."""
+    files = loaded_with(module)
+    assert len(files) > 50
+    libraries = {top(one) for file in files for one in imports_of(file) if one.at_load}
+    assert not libraries & {"fastapi", "starlette", "uvicorn", "httpx", "httpcore", "h11"}
 
 
 def test_agent_never_imports_torch() -> None:

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 from agent.agent import Agent
 from agent.deadline import Deadline
+from cli.sources.agent_here import local_settings
 from cli.sources.job_source import Wanted
-from cli.sources.one_box import OneBox, local_settings
+from cli.sources.one_box import OneBox
 from collector.detect.detector import Detector, JobKey, ToAsk
 from collector.detect.job_watch import Alarm
 from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, IncidentState

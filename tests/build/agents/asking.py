@@ -12,7 +12,8 @@ from collector.gather.fanout.fanout import Fanout, make_client
 from collector.gather.fanout.one_request import Parameters
 from collector.gather.fanout.sockets import Backend
 from collector.gather.fanout.values import Request, RequestDeadline, RoundOutcome
-from collector.gather.sweep import Sweep, sweep
+from collector.gather.sweep import sweep
+from collector.gather.swept import Sweep
 from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Question, Step
 from shared.wire.snapshot import RankList

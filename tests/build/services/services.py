@@ -11,13 +11,14 @@ from typing import Any
 
 from fastapi import Body, FastAPI, Request, Response
 
+from shared.server.accepting.access_settings import AccessSettings
 from shared.server.audit import AuditLog
 from shared.server.connections import ConnectionGuard
 from shared.server.gate import Gate, who_asks
 from shared.server.lifecycle.service_manager import ServiceManager
 from shared.server.lifecycle.stop_signals import StopSignals
 from shared.server.problem_handlers import install_problem_handlers
-from shared.server.run import AccessSettings, Server, open_guard, service_config
+from shared.server.run import Server, open_guard, service_config
 
 Lines = list[dict[str, Any]]
 

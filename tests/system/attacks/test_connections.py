@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from shared.server import connections
+from shared.server.accepting.access_settings import AccessSettings
 from shared.server.audit import AuditLog
 from shared.server.connection_limits import RESERVED, Connections, affordable, client_of
-from shared.server.run import AccessSettings
 from tests.build.services.certificates import Authority
 from tests.build.services.services import Service, make_app, serving
 from tests.build.services.services import running as service_running

@@ -28,6 +28,8 @@ from tests.system.attacks.users import ALICE, EVE, Stage, stage
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]
 
 QUICK = ("--interval", "0.5", "--native", "never")
+TWO_USERS = {"UNHANG_AGENT_ONLY_USERS": f"{ALICE},{EVE}"}
+"""Other tests' jobs on this machine are not listed and looked at."""
 
 
 @pytest.fixture
@@ -48,8 +50,8 @@ def identities(job: Stage) -> list[Identity]:
 
 @asynccontextmanager
 async def collector_of(folder: Path, **more: object) -> AsyncIterator[httpx.AsyncClient]:
-    """A collector that asks the agent of this machine."""
-    agent = create_agent(AgentSettings(host_name="node1"))
+    """A collector that asks the agent of this machine, which leaves out whatever others run here."""
+    agent = create_agent(AgentSettings(host_name="node1", only_users=f"{ALICE},{EVE}"))
     fields = {"agents": "node1", "store": folder / "store.sqlite3", "interval_seconds": 0.5, **more}
     app = create_collector(
         CollectorSettings.model_validate(fields), mounts={"http://node1:8471": httpx.ASGITransport(agent)}
@@ -171,14 +173,14 @@ async def test_surveys_keep_users_apart(forged: Stage, tmp_path: Path) -> None:
 def test_one_box(forged: Stage, tmp_path: Path) -> None:
     """`unhang jobs`, `unhang diagnose` and saved snapshots: never a mixture, and both names to choose from."""
     alices, eves = (f"{forged.job}@{user}" for user in (ALICE, EVE))
-    listed = unhang("jobs").out
+    listed = unhang("jobs", env=TWO_USERS).out
     assert alices in listed
     assert eves in listed
-    bare = unhang("diagnose", forged.job, *QUICK)
+    bare = unhang("diagnose", forged.job, *QUICK, env=TWO_USERS)
     _is_refused(bare, alices, eves)
-    assert _verdict(unhang("diagnose", alices, *QUICK, "--json")) is Verdict.NOT_HUNG
-    assert _verdict(unhang("diagnose", eves, *QUICK, "--json")) is Verdict.HUNG
-    assert unhang("snapshot", "--job", forged.job, "-o", str(tmp_path), "--interval", "0.5").status == 0
+    assert _verdict(unhang("diagnose", alices, *QUICK, "--json", env=TWO_USERS)) is Verdict.NOT_HUNG
+    assert _verdict(unhang("diagnose", eves, *QUICK, "--json", env=TWO_USERS)) is Verdict.HUNG
+    assert unhang("snapshot", "--job", forged.job, "-o", str(tmp_path), "--interval", "0.5", env=TWO_USERS).status == 0
     _is_refused(unhang("diagnose", forged.job, "--from", str(tmp_path)), alices, eves)
     assert _verdict(unhang("diagnose", alices, "--from", str(tmp_path), "--json")) is Verdict.NOT_HUNG
 
@@ -199,7 +201,7 @@ def test_missing_ranks_are_not_made_up_by_others() -> None:
             job.rank(ALICE, rank, size=4)
         pid = job.rank(EVE, 3, size=4)
         os.kill(pid, signal.SIGSTOP)
-        done = unhang("diagnose", f"{job.job}@{ALICE}", *QUICK, "--json")
+        done = unhang("diagnose", f"{job.job}@{ALICE}", *QUICK, "--json", env=TWO_USERS)
         diagnosis = Diagnosis.model_validate_json(done.out)
         assert diagnosis.coverage.seen == 2
         assert str(pid) not in done.out
@@ -212,11 +214,13 @@ def test_name_of_another_users_job_cannot_be_taken() -> None:
         with stage("posed") as other:
             other.job = f"{job.job}@{ALICE}"
             os.kill(other.rank(EVE, 0, size=1), signal.SIGSTOP)
-            listed = unhang("jobs").out.split()
+            listed = unhang("jobs", env=TWO_USERS).out.split()
             assert job.job in listed
             assert f"{job.job}@{ALICE}@{EVE}" in listed
             assert f"{job.job}@{ALICE}" not in listed
-            diagnosis = Diagnosis.model_validate_json(unhang("diagnose", f"{job.job}@{ALICE}", *QUICK, "--json").out)
+            diagnosis = Diagnosis.model_validate_json(
+                unhang("diagnose", f"{job.job}@{ALICE}", *QUICK, "--json", env=TWO_USERS).out
+            )
             assert (diagnosis.user, diagnosis.verdict) == (str(ALICE), Verdict.NOT_HUNG)
 
 
@@ -225,6 +229,6 @@ def test_one_users_job_keeps_its_name(tmp_path: Path) -> None:
     with stage("alone") as job:
         stopped, _ = (job.rank(ALICE, rank) for rank in (0, 1))
         os.kill(stopped, signal.SIGSTOP)
-        diagnosis = Diagnosis.model_validate_json(unhang("diagnose", job.job, *QUICK, "--json").out)
+        diagnosis = Diagnosis.model_validate_json(unhang("diagnose", job.job, *QUICK, "--json", env=TWO_USERS).out)
         assert (diagnosis.job, diagnosis.user, diagnosis.verdict) == (job.job, str(ALICE), Verdict.HUNG)
         assert diagnosis.findings[0].certainty is Certainty.PROVEN

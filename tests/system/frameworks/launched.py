@@ -18,7 +18,8 @@ from agent.find.choose_ranks import Rank
 from agent.look.node import Node
 from agent.proc.procfs import ProcFs
 from cli.sources.one_box import ask
-from collector.gather.sweep import Sweep, sweep
+from collector.gather.sweep import sweep
+from collector.gather.swept import Sweep
 from collector.judge.verdict import diagnose
 from collector.question import Question
 from shared.answer.diagnosis import Diagnosis

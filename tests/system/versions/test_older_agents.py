@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from collector.gather.fanout.fanout import make_client
-from collector.gather.sweep import Sweep, list_jobs, sweep
+from collector.gather.sweep import list_jobs, sweep
+from collector.gather.swept import Sweep
 from collector.hostlists import AgentAddress
 from collector.question import Question
 from shared.answer.diagnosis import Diagnosis

@@ -55,10 +55,19 @@ def test_no_jobs_for_somebody_who_may_not_read() -> None:
     assert hidden in jobs_table(JobNames(jobs=summarise_jobs(lists), unread=unread_by(lists)))
 
 
-def test_stacks_of_one_rank(job: Job) -> None:
-    """Only the rank asked for, in each of the formats."""
-    for form in ("tree", "classes", "folded", "speedscope", "json"):
-        done = unhang("stacks", "--rank", str(FIRST), "--format", form, env=job.env)
+@pytest.fixture(scope="module")
+def looked(job: Job, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One look at the job, as files."""
+    folder = tmp_path_factory.mktemp("looked")
+    assert unhang("snapshot", "-o", str(folder), "--looks", "1", env=job.env).status == 0
+    return folder
+
+
+def test_stacks_of_one_rank(job: Job, looked: Path) -> None:
+    """Only the rank asked for: on this machine, and in each of the formats, which are made of any look."""
+    kept = ("--from", str(looked))
+    for form, source in (("tree", ()), *((form, kept) for form in ("tree", "classes", "folded", "speedscope", "json"))):
+        done = unhang("stacks", "--rank", str(FIRST), "--format", form, *source, env=job.env)
         assert done.status == 0
         assert f"rank_{FIRST}.py" in done.out
         assert f"rank_{SECOND}.py" not in done.out
@@ -112,10 +121,9 @@ def test_wrong_calls(arguments: list[str], said: str) -> None:
     assert said in result.stderr
 
 
-def test_unknown_job_in_files(tmp_path: Path, job: Job) -> None:
+def test_unknown_job_in_files(looked: Path) -> None:
     """A job that the snapshots do not hold."""
-    assert unhang("snapshot", "-o", str(tmp_path), "--looks", "1", env=job.env).status == 0
-    done = unhang("stacks", "nope", "--from", str(tmp_path))
+    done = unhang("stacks", "nope", "--from", str(looked))
     assert done.status == 1
     assert "nope" in done.err
-    assert "$(reboot)" in unhang("jobs", "--from", str(tmp_path)).out
+    assert "$(reboot)" in unhang("jobs", "--from", str(looked)).out

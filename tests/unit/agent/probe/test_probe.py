@@ -75,9 +75,10 @@ def free_port() -> int:
     return ports.free_port()
 
 
-def test_rank_can_be_asked(folder: Path, free_port: int) -> None:
+def test_rank_can_be_asked(folder: Path, free_port: int, tmp_path: Path) -> None:
     """Its record comes with members and descriptions; the socket is this user's alone."""
-    with running(WORK + READY + "time.sleep(600)", env=environment(folder, free_port)) as process:
+    program = WORK + READY + "time.sleep(600)"
+    with forked(program, env=environment(folder, free_port), folder=tmp_path) as process:
         found = ask_source(RecorderSource(), rank_of(process.pid))
         paths = {path.name: path.stat() for path in folder.iterdir()}
     assert isinstance(found, Trace)

@@ -50,11 +50,26 @@ def test_interrupted_while_it_looks(
     number: signal.Signals, status: int, executed: bool, job: Job, tmp_path: Path
 ) -> None:
     """A helper program that never ends is gone when the command is."""
-    begun, program = tmp_path / "pid", tmp_path / "py-spy"
+    assert_ends_with_its_helper(
+        "diagnose", "--timeout", "25", number=number, status=status, executed=executed, job=job, folder=tmp_path
+    )
+
+
+def test_snapshot_interrupted_while_it_looks(job: Job, tmp_path: Path) -> None:
+    """As above, though it asks the agent directly."""
+    asked = ("snapshot", "-o", "-", "--looks", "1")
+    assert_ends_with_its_helper(*asked, number=signal.SIGTERM, status=143, executed=False, job=job, folder=tmp_path)
+
+
+def assert_ends_with_its_helper(
+    *arguments: str, number: signal.Signals, status: int, executed: bool, job: Job, folder: Path
+) -> None:
+    """Interrupt a command while a py-spy runs that never ends."""
+    begun, program = folder / "pid", folder / "py-spy"
     program.write_text(f"#!/bin/sh\necho $$ >> {begun}\nexec sleep 300\n", encoding="ascii")
     program.chmod(0o755)
     env = {**job.env, "UNHANG_AGENT_PY_SPY": str(program)}
-    with started("diagnose", "--timeout", "25", env=env, executed=executed) as process:
+    with started(*arguments, env=env, executed=executed) as process:
         wait_for(begun)
         process.send_signal(number)
         out, err = process.communicate(30)

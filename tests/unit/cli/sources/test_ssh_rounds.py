@@ -32,6 +32,7 @@ from tests.build.processes.sshd import Cluster, cluster
 pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
 HOSTS = ("node01", "node02", "node03")
+ALL, WITH_RANKS = "node[01-03]", "node[01-02]"
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory, ranks: Job) -> Iterator[Clus
 class Client:
     """An ssh that writes down whom it visits, and may do something else on a second visit."""
 
-    def __init__(self, nodes: Cluster, folder: Path, again: str = 'exec ssh "$@"') -> None:
+    def __init__(self, nodes: Cluster, folder: Path, again: str = 'exec ssh "$@"', hosts: str = ALL) -> None:
         self._log = folder / "visits"
         program = folder / "ssh"
         program.write_text(
@@ -62,7 +63,7 @@ class Client:
         )
         program.chmod(0o755)
         self.options = ("--ssh", "--ssh-command", f"{program} -F {nodes.folder / 'config'}",
-                        "--remote-command", str(nodes.unhang), "--hosts", "node[01-03]")  # fmt: skip
+                        "--remote-command", str(nodes.unhang), "--hosts", hosts)  # fmt: skip
 
     def visits(self) -> list[str]:
         """Return the hosts in the order in which they were visited, with what was asked of single processes."""
@@ -117,7 +118,7 @@ def test_native_stacks_of_all(nodes: Cluster, tmp_path: Path) -> None:
 
 def test_second_visit_that_fails_costs_nothing_but_itself(nodes: Cluster, tmp_path: Path) -> None:
     """The host has answered: it is no node that is silent, and what came before stands."""
-    client = Client(nodes, tmp_path, again="echo 'Connection refused' >&2; exit 255")
+    client = Client(nodes, tmp_path, again="echo 'Connection refused' >&2; exit 255", hosts=WITH_RANKS)
     diagnosis = diagnosed(client, "--looks", "1")
     (gap,) = [gap for gap in diagnosis.coverage.missing if gap.missing.source == "ssh node02"]
     assert gap.missing.reason == "unreachable"
@@ -133,7 +134,7 @@ def test_nothing_is_left_behind_in_the_second_round(nodes: Cluster, tmp_path: Pa
     slow.write_text(f"#!/bin/sh\necho $$ >> {pid_file}\nexec {nodes.unhang} {endless}\n")
     slow.chmod(0o755)
     again = f"host=node02; exec ssh -F {nodes.folder / 'config'} $host {slow}"
-    client = Client(nodes, tmp_path, again=again)
+    client = Client(nodes, tmp_path, again=again, hosts=WITH_RANKS)
     deadline = time.monotonic() + 60
     with started("diagnose", *client.options, "--looks", "1", executed=number == signal.SIGTERM) as process:
         while not (pid_file.exists() and pid_file.read_text().strip()):

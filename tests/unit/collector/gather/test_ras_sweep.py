@@ -12,7 +12,8 @@ from agent.proc.procfs import ProcFs
 from agent.settings import AgentSettings
 from agent.sources.ras.ras_source import addresses_of
 from collector.gather.fanout.fanout import make_client
-from collector.gather.sweep import Sweep, sweep
+from collector.gather.sweep import sweep
+from collector.gather.swept import Sweep
 from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Question
 from shared.answer.words import Certainty, Kind

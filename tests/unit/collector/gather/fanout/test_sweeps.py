@@ -14,7 +14,8 @@ import pytest
 from fastapi import Response
 
 from collector.gather.fanout.fanout import make_client
-from collector.gather.sweep import Sweep, sweep
+from collector.gather.sweep import sweep
+from collector.gather.swept import Sweep
 from collector.hostlists import AgentAddress
 from collector.question import NativePolicy, Question, Stage, Step
 from shared.answer.words import Kind, Verdict
