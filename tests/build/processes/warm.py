@@ -27,6 +27,7 @@ from threading import Lock
 from typing import IO, Any, NamedTuple
 
 from tests.build.processes.doors import Doors, take_order
+from tests.build.processes.namespaces import go_beside
 from tests.build.processes.parcels import pair, receive, send
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
@@ -45,7 +46,7 @@ class Done(NamedTuple):
 def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, seconds: float) -> Done:
     """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then."""
     with TemporaryFile("w+", errors="surrogateescape") as out, TemporaryFile("w+", errors="surrogateescape") as err:
-        order = [list(arguments), dict(environment), str(directory), None]
+        order = [list(arguments), dict(environment), str(directory), None, None]
         command = _server().start(order, (out.fileno(), err.fileno()))
         try:
             status = command.wait(seconds)
@@ -56,7 +57,12 @@ def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: 
 
 def start(arguments: Sequence[str], *, environment: Mapping[str, str], streams: Sequence[int]) -> "Forked":
     """Start `unhang` with these open files as its last standard streams; its input is empty where they are two."""
-    return _server().start([list(arguments), dict(environment), os.getcwd(), None], streams)
+    return _server().start([list(arguments), dict(environment), os.getcwd(), None, None], streams)
+
+
+def start_beside(pid: int, arguments: Sequence[str], *, environment: Mapping[str, str], output: int) -> "Forked":
+    """Start `unhang` in the namespaces of a process. It is the one child of what is given back, which ends with it."""
+    return _server().start([list(arguments), dict(environment), str(_REPOSITORY), None, pid], (output, output))
 
 
 @contextmanager
@@ -72,7 +78,7 @@ def started(
 
     `most_bytes`: of memory, as `ulimit -v` bounds it.
     """
-    order = [list(arguments), dict(environment), str(directory), most_bytes]
+    order = [list(arguments), dict(environment), str(directory), most_bytes, None]
     command = _server().start(order, (output, output))
     try:
         yield command
@@ -227,7 +233,7 @@ def serve(line: socket.socket) -> None:
                 each.close()
             for end in (ours, theirs):
                 os.close(end)
-            return _become(*order[:3], streams, most_bytes=order[3])
+            return _become(*order[:3], streams, most_bytes=order[3], beside=order[4])
         os.close(theirs)
         os.read(ours, 1)  # ends when it holds no socket of ours any more: who waits for its first one would see that
         handle = os.pidfd_open(pid)
@@ -243,7 +249,10 @@ def _become(
     streams: Sequence[int],
     *,
     most_bytes: int | None = None,
+    beside: int | None = None,
 ) -> None:
+    if beside is not None:
+        go_beside(beside)
     if most_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     for number, stream in enumerate(streams, start=3 - len(streams)):

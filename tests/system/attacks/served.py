@@ -24,10 +24,25 @@ def make(kind: str, folder: Path, **given: Any) -> tuple[FastAPI, AgentSettings 
     audit = folder / f"{kind}.jsonl"
     if kind == "agent":
         own = AgentSettings(beat_seconds=0, audit_log=audit, **given)
-        return create_agent(own), own
+        return _documented(kind, create_agent(own)), own
     given = {"agents": "127.0.0.1:9", "store": str(folder / "store.sqlite3"), **given}
     settings = CollectorSettings(audit_log=audit, interval_seconds=0.01, **given)
-    return create_collector(settings), settings
+    return _documented(kind, create_collector(settings)), settings
+
+
+def _documented(kind: str, app: FastAPI) -> FastAPI:
+    """Let an application show the document that the first of its kind has made: no setting changes it."""
+
+    def openapi() -> dict[str, Any]:
+        if kind not in _DOCUMENTS:
+            _DOCUMENTS[kind] = type(app).openapi(app)
+        return _DOCUMENTS[kind]
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    return app
+
+
+_DOCUMENTS: dict[str, dict[str, Any]] = {}
 
 
 @contextmanager

@@ -165,7 +165,11 @@ def test_a_certificate_in_a_browser_is_not_for_other_sites(tmp_path: Path) -> No
 
 def test_a_page_starts_no_diagnosis_and_stops_no_rank(tmp_path: Path) -> None:
     """The agent is asked for nothing, until a program asks; and what was refused is counted."""
-    with serve("agent", tmp_path) as agent, serve("collector", tmp_path, agents=f"127.0.0.1:{agent.port}") as collector:
+    nobody = "999999"  # other tests' ranks need no look
+    with (
+        serve("agent", tmp_path, only_ranks=nobody) as agent,
+        serve("collector", tmp_path, agents=f"127.0.0.1:{agent.port}") as collector,
+    ):
         forms = {"Content-Type": "text/plain", "Origin": EVIL, "Sec-Fetch-Site": "cross-site"}
         rebound = {"Host": f"evil.example:{collector.port}", "Origin": f"{EVIL}:{collector.port}"}
         image = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 from collector.settings import CollectorSettings
+from tests.build.processes import warm
 from tests.build.processes.ports import free_port
 from tests.system.deploy.test_containers import COMPOSE, DOCKERFILE, services
 from tests.system.deploy.units import REPOSITORY
@@ -125,18 +127,20 @@ class Box:
         return re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):84(70|71)\b", f"127.0.0.1:{self.ports.get(name, 0)}", text)
 
     @contextmanager
-    def running(self, name: str, *before: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Run the command of a service."""
+    def running(self, name: str, *before: str, **variables: str) -> Iterator[None]:
+        """Run the command of a service, as a fork that has imported what `unhang` needs (see warm.py)."""
         words = [*before, *(self.here(name, word) for word in words_of(name))]
         more = {key: self.here(name, str(value)) for key, value in services()[name].get("environment", {}).items()}
         env = {**os.environ, **more, "PYTHONPATH": str(REPOSITORY), **variables, MARK: str(self.folder)}
-        with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(words, cwd=self.folder, env=env, stdout=log, stderr=log)
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(30)
+        with (
+            (self.folder / f"{name}.log").open("wb") as log,
+            warm.started(words, environment=env, directory=self.folder, output=log.fileno()) as process,
+        ):
+            try:
+                yield
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(30)
 
     def healthy(self, name: str) -> bool:
         """Run the check of a service's health."""
@@ -171,9 +175,9 @@ def wait_for_steps(folder: Path) -> None:
 @pytest.mark.slow
 def test_its_commands_find_the_rank_that_hangs(tmp_path: Path) -> None:
     """Trainers, agents, collector, the checks of their health, and the question of its head, as they are written."""
-    box, unhang = Box(tmp_path), (sys.executable, "-m", "cli")
+    box = Box(tmp_path)
     torchrun = (str(FORK_LAUNCHER), "2", "-m", "torch.distributed.run")
-    train = (*unhang, "run", "--", sys.executable, *torchrun)
+    train = ("run", "--", sys.executable, *torchrun)
     seen = {"UNHANG_AGENT_DISCOVER_SECONDS": "1"}
     with ExitStack() as stack:
         stack.callback(end_all, str(tmp_path))
@@ -181,8 +185,8 @@ def test_its_commands_find_the_rank_that_hangs(tmp_path: Path) -> None:
             stack.enter_context(box.running(name, *train, GLOO_SOCKET_IFNAME="lo", TMPDIR=str(tmp_path)))
         for name, ranks in (("agent-a", "0-1"), ("agent-b", "2-3")):
             here = {"UNHANG_AGENT_ONLY_RANKS": ranks, "UNHANG_AGENT_HOST_NAME": name}
-            stack.enter_context(box.running(name, *unhang, **seen, **here))
-        stack.enter_context(box.running("collector", *unhang))
+            stack.enter_context(box.running(name, **seen, **here))
+        stack.enter_context(box.running("collector"))
         for name in ("agent-a", "agent-b", "collector"):
             wait_until(f"{name} is not healthy", partial(box.healthy, name))
         wait_for_steps(tmp_path)

@@ -12,6 +12,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.build.processes import warm
 from tests.system.deploy.units import REPOSITORY
 from tests.system.live.fork_launcher import FORK_LAUNCHER
 
@@ -53,14 +54,25 @@ exec {python} "$@"
 """
 
 
+SERVING = """#!/bin/sh
+[ "$1" = run ] && exec {unhang} "$@"
+exec {forked} "$@"
+"""
+
+
 def forking_python(folder: Path) -> Path:
-    """Make a Python whose torchrun forks its ranks, beside the `unhang` of this environment."""
+    """Make a Python whose torchrun forks its ranks, beside an `unhang` whose services are forks (see doors.py)."""
     folder.mkdir()
     python = Path(sys.executable)
-    (folder / "unhang").symlink_to(python.with_name("unhang"))
-    (folder / "python").write_text(FORKING.format(launcher=FORK_LAUNCHER, ranks=4, python=python), encoding="utf-8")
-    (folder / "python").chmod(0o755)
-    return folder / "python"
+    _script(folder / "forked", warm.script())
+    _script(folder / "unhang", SERVING.format(unhang=python.with_name("unhang"), forked=folder / "forked"))
+    return _script(folder / "python", FORKING.format(launcher=FORK_LAUNCHER, ranks=4, python=python))
+
+
+def _script(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path
 
 
 def run_demo(mark: str, folder: Path, *arguments: str, python: Path | None = None) -> str:

@@ -14,7 +14,6 @@ import httpx
 from tests.system.e2e.asking import ANSWER_SECONDS, Asker, Told
 from tests.system.e2e.hosts import START_SECONDS, Guest, Host
 from tests.system.e2e.network import Network
-from tests.system.live.asking import unhang
 
 NODES = ("node1", "node2", "node3")
 HEAD = "head"
@@ -165,7 +164,7 @@ class Cluster:
     def _start(self, node: str, service: str, *flags: str) -> Guest:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UNHANG"))}
         output = self.directory / f"{node}-{service}.log"
-        return self.host(node).start(unhang(service, *flags), output=output, environment=environment)
+        return self.host(node).fork((service, *flags), output=output, environment=environment)
 
 
 def lacking_for_hosts() -> str:

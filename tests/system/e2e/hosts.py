@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.build.processes import warm
 from tests.system.live.truths import REPOSITORY
 
 START_SECONDS = 30.0
@@ -105,7 +106,24 @@ class Host:
 
     def start(self, arguments: Sequence[str], *, output: Path, environment: Mapping[str, str]) -> "Guest":
         """Start a process of this host, which writes to `output`."""
-        guest = Guest(self.inside(*arguments), output, environment)
+        with open(output, "ab") as file:
+            outer = subprocess.Popen(
+                self.inside(*arguments),
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self._guest(outer)
+
+    def fork(self, arguments: Sequence[str], *, output: Path, environment: Mapping[str, str]) -> "Guest":
+        """Start `unhang` as a process of this host: a fork of one that has imported all of it (see warm.py)."""
+        with open(output, "ab") as file:
+            return self._guest(warm.start_beside(self.pid, arguments, environment=environment, output=file.fileno()))
+
+    def _guest(self, outer: "subprocess.Popen[bytes] | warm.Forked") -> "Guest":
+        guest = Guest(outer)
         self._guests.append(guest)
         return guest
 
@@ -113,18 +131,11 @@ class Host:
 class Guest:
     """A process that runs in a host."""
 
-    def __init__(self, command: Sequence[str], output: Path, environment: Mapping[str, str]) -> None:
-        with open(output, "ab") as file:
-            self._outer = subprocess.Popen(
-                command,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+    def __init__(self, outer: "subprocess.Popen[bytes] | warm.Forked") -> None:
+        """`outer` waits for it outside of the host, and ends as it does: `nsenter`, or a fork."""
+        self._outer = outer
         self.pid = only_child(self._outer.pid)
-        """The process itself, by our count; `nsenter` waits for it."""
+        """The process itself, by our count."""
 
     @property
     def lives(self) -> bool:

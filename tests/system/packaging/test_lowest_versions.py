@@ -13,6 +13,9 @@ from tests.system.packaging.environments import REPOSITORY, Environment, lend_li
 OF_REQUESTS = {"fastapi", "starlette", "uvicorn", "h11", "httpx", "httpcore", "pydantic", "pydantic-settings"}
 """Libraries that have a say in how requests are read."""
 
+BROUGHT = {"pydantic-core": "2.23.2"}
+"""What the lowest versions ask for by one version alone: of all else, those do that this interpreter has."""
+
 ASK = """
 import json, sys
 from importlib.metadata import version
@@ -47,7 +50,9 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     environment = make_environment(tmp_path_factory.mktemp("oldest") / "environment")
     pip = (sys.executable, "-m", "pip", "--python", str(environment.folder / "bin" / "python"))
     pins = [f"{name}=={version}" for name, version in lowest().items()]
-    run_here(*pip, "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary=:all:", *pins)
+    pins += [f"{name}=={version}" for name, version in BROUGHT.items()]
+    options = ("--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary=:all:", "--no-deps")
+    run_here(*pip, "install", *options, *pins)
     lend_libraries(environment)
     return environment
 
