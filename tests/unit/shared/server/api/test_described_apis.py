@@ -73,7 +73,7 @@ _OF_INCIDENTS = ("/v1/incidents/{id}", "/v1/silences/{id}", "/v1/preflights/{id}
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of an agent of one rank only, which each look stops for a moment: none where it is not there.
 
-    It sees what this process has started. All that runs beside it, it would look through in each of hundreds of answers.
+    It sees what this process has started: for each of hundreds of answers it would look through all that runs here.
     """
     folder = tmp_path_factory.mktemp("agent")
     with pytest.MonkeyPatch.context() as patch:
