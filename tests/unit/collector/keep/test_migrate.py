@@ -41,6 +41,12 @@ INSERT INTO marks VALUES ('schema', 1);
 """What the release before Alembic made."""
 
 
+@pytest.fixture
+def place(new_place: str) -> str:
+    """Here no store is there before."""
+    return new_place
+
+
 def database(place: str) -> Database:
     """A database as the store opens it, without tables."""
     found = parse_store_place(place)
