@@ -15,7 +15,7 @@ from tests.bench.simulated.farm import Farm, agents
 from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob
 from tests.bench.simulated.nodes import SimulatedNode, stopped_before
 
-NODES = 16
+NODES = 8
 _REST = {"headline": "", "coverage": {"seen": 0}, "took_seconds": 1.0}
 
 

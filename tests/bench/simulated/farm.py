@@ -1,4 +1,4 @@
-"""The simulated agents of a whole job, in two processes, for as long as somebody asks them."""
+"""The simulated agents of a whole job, in two processes, a few in one, for as long as somebody asks them."""
 
 import json
 import resource
@@ -17,6 +17,8 @@ from tests.bench.simulated.servers import Authority, Report, Task, url_of
 from tests.build.processes.ports import free_port
 
 _PROCESSES = 2
+_ENOUGH_FOR_TWO = 64
+"""Agents; fewer are one process, which most of the time waits."""
 _SPARE_FILES = 1024
 """Open files beside the listeners: connections."""
 _TO_MAKE_READY_NS = 3_600_000_000_000
@@ -68,7 +70,8 @@ def agents(
         task = task.model_copy(update={"mute": mute, "unreachable": unreachable, "slow": slow})
     if tls:
         task = task.model_copy(update={"authority": _authority()})
-    processes = [_start(task, first) for first in range(_PROCESSES)]
+    count = _PROCESSES if nodes >= _ENOUGH_FOR_TWO else 1
+    processes = [_start(task, range(first, nodes, count)) for first in range(count)]
     try:
         for process in processes:
             assert process.stdout is not None
@@ -81,8 +84,8 @@ def agents(
             process.communicate()
 
 
-def _start(task: Task, first: int) -> "subprocess.Popen[str]":
-    mine = task.model_copy(update={"numbers": tuple(range(first, task.nodes, _PROCESSES))})
+def _start(task: Task, numbers: Sequence[int]) -> "subprocess.Popen[str]":
+    mine = task.model_copy(update={"numbers": tuple(numbers)})
     command = [sys.executable, "-m", "tests.bench.simulated.servers"]
     process = subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None

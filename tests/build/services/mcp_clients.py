@@ -1,8 +1,10 @@
 """The MCP SDK's own client, asking a collector over HTTP or `unhang mcp` over standard input and output."""
 
+import json
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.build.processes.commands import command, environment
@@ -22,6 +24,7 @@ async def over_http(url: str, *, token: str | None = None, mode: str = "auto") -
     from mcp.client.client import Client
     from mcp.client.streamable_http import streamable_http_client
 
+    _check_schemas_once()
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60.0, trust_env=False, verify=url.startswith("https")) as http,
@@ -38,11 +41,29 @@ async def over_stdio(
     from mcp.client.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
+    _check_schemas_once()
     unhang = command() if executed else [sys.executable, "-IS", "-c", script()]
     program, *rest = *unhang, "mcp", *arguments
     server = StdioServerParameters(command=program, args=rest, env=environment(env))
     async with Client(stdio_client(server), mode=mode) as client:
         yield client
+
+
+@cache
+def _check_schemas_once() -> None:
+    """Have clients hold each tool's schema against its metaschema once, not in each session: a tenth of a second."""
+    from jsonschema.validators import Draft202012Validator
+
+    check = Draft202012Validator.check_schema
+    right: set[str] = set()
+
+    def once(schema: object) -> None:
+        text = json.dumps(schema)
+        if text not in right:
+            check(schema)
+            right.add(text)
+
+    Draft202012Validator.check_schema = once
 
 
 async def said(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:

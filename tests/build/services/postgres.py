@@ -25,10 +25,10 @@ class Postgres:
         self.folder = folder
         self._server = server
 
-    def new_database(self) -> str:
-        """Make an empty database, and return its URL."""
+    def new_database(self, *, like: str | None = None) -> str:
+        """Make an empty database, or one like another that nobody uses now, and return its URL."""
         name = f"t{uuid.uuid4().hex}"
-        self.run(f"CREATE DATABASE {name}")
+        self.run(f"CREATE DATABASE {name}" + ("" if like is None else f" TEMPLATE {_name_in(like)}"))
         return f"postgresql://unhang@/{name}?host={self.folder}"
 
     def run(self, statement: str) -> None:
@@ -38,7 +38,7 @@ class Postgres:
 
     def allow(self, url: str, *, connections: bool) -> None:
         """Let a database be used, or end all connections to it and refuse new ones: an outage of one test's own."""
-        name = url.split("?")[0].rpartition("/")[2]
+        name = _name_in(url)
         self.run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {str(connections).lower()}")
         if not connections:
             self.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
@@ -55,6 +55,10 @@ class Postgres:
         finally:
             for process in processes:
                 process.resume()
+
+
+def _name_in(url: str) -> str:
+    return url.split("?")[0].rpartition("/")[2]
 
 
 def find_binaries() -> Path | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from collector.keep.store import Store
+from tests.build.services.postgres import Postgres
 
 
 def empty_store(folder: Path) -> Path:
@@ -18,6 +19,18 @@ def empty_store(folder: Path) -> Path:
     with open(target, "wb") as copy:
         copy.write(_made())
     return file
+
+
+def empty_database(server: Postgres) -> str:
+    """Return the URL of an empty store in a database of its own."""
+    return server.new_database(like=_made_in(server))
+
+
+@cache
+def _made_in(server: Postgres) -> str:
+    url = server.new_database()
+    Store(url).close()
+    return url
 
 
 @cache

@@ -10,6 +10,7 @@ import pytest
 from collector.keep.store import Store
 from tests.build.processes.nursery import Nursery, open_nursery
 from tests.build.services.postgres import Postgres, find_binaries, running_postgres
+from tests.build.services.stores import empty_database, empty_store
 
 
 @pytest.fixture(scope="session")
@@ -29,14 +30,27 @@ def nursery() -> Iterator[Nursery]:
         yield nursery
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+_KINDS = ("sqlite", "postgresql")
+
+
+@pytest.fixture(params=_KINDS)
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store that is not there yet, as the setting `store` names it."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/store.sqlite3"
     server = request.getfixturevalue("postgres")
     assert isinstance(server, Postgres)
     return server.new_database()
+
+
+@pytest.fixture(params=_KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that has its tables, and nothing in them."""
+    if request.param == "sqlite":
+        return f"sqlite:///{empty_store(tmp_path)}"
+    server = request.getfixturevalue("postgres")
+    assert isinstance(server, Postgres)
+    return empty_database(server)
 
 
 Opener = Callable[..., Store]

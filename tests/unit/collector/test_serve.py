@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from collector.serve import serve
 from collector.settings import CollectorSettings, read_settings
 from shared.errors import InvalidSettings
+from tests.build.processes.nursery import Nursery
 from tests.build.processes.ports import free_port
 from tests.build.processes.waiting import until_it_answers
 
@@ -70,6 +72,13 @@ def running(directory: Path, *, before: str = "", **flags: Any) -> Iterator[tupl
         process.wait()
 
 
+@contextmanager
+def forked(nursery: Nursery, directory: Path, **flags: Any) -> Iterator[tuple[str, int]]:
+    """A collector that was forked, and need not import anything: its URL and its process id."""
+    with nursery.running(store=str(directory / "store.sqlite3"), **flags) as collector:
+        yield collector
+
+
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
 def test_ends_at_a_signal(tmp_path: Path, by: signal.Signals) -> None:
     """A signal ends it in seconds and without an error."""
@@ -88,17 +97,18 @@ def test_ends_at_a_signal_where_python_would_drop_it(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGINT
 
 
-def test_ends_though_somebody_else_writes_to_its_store(tmp_path: Path) -> None:
+def test_ends_though_somebody_else_writes_to_its_store(nursery: Nursery, tmp_path: Path) -> None:
     """SQLite lets a thread of ours wait for half a minute, and the next one after it: the end waits for none."""
     with (
-        running(tmp_path, agents="http://127.0.0.1:9", looks=1, interval_seconds=0) as (url, process),
+        forked(nursery, tmp_path, agents="http://127.0.0.1:9", looks=1, interval_seconds=0) as (url, pid),
         closing(sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)) as other,
     ):
         other.execute("BEGIN IMMEDIATE")
         with suppress(httpx.ReadTimeout):
             httpx.post(f"{url}/v1/jobs/any/diagnoses", timeout=0.5, trust_env=False)
-        process.send_signal(signal.SIGINT)  # SIGTERM ends it without waiting for threads, except in the command line
-        assert process.wait(timeout=25) in (0, -signal.SIGINT)
+        begun = time.monotonic()  # SIGTERM ends it without waiting for threads, except in the command line
+        assert nursery.end(pid, signal.SIGINT) in (0, signal.SIGINT)
+        assert time.monotonic() - begun < 25
 
 
 def test_ends_though_no_name_server_answers(tmp_path: Path) -> None:
@@ -124,15 +134,14 @@ def test_events_that_are_followed_end_with_it(tmp_path: Path) -> None:
         assert process.wait(timeout=25) in (0, -signal.SIGINT)
 
 
-def test_killed_collector_starts_again_with_what_it_had(tmp_path: Path) -> None:
+def test_killed_collector_starts_again_with_what_it_had(nursery: Nursery, tmp_path: Path) -> None:
     """After a SIGKILL the next one opens the store and lists the diagnoses."""
     flags = {"agents": "http://127.0.0.1:9", "looks": 1, "interval_seconds": 0}
-    with running(tmp_path, **flags) as (url, process):
+    with forked(nursery, tmp_path, **flags) as (url, pid):
         made = httpx.post(f"{url}/v1/jobs/any/diagnoses", params={"wait": 20}, timeout=30, trust_env=False)
         assert made.json()["verdict"] == "cannot_tell"
-        process.kill()
-        process.wait()
-    with running(tmp_path, **flags) as (url, _):
+        assert nursery.end(pid, signal.SIGKILL) == signal.SIGKILL
+    with forked(nursery, tmp_path, **flags) as (url, _):
         listed = httpx.get(f"{url}/v1/diagnoses", trust_env=False).json()["diagnoses"]
     assert [each["id"] for each in listed] == [made.json()["id"]]
 

@@ -330,7 +330,7 @@ async def test_pause_begins_with_the_look_before_it() -> None:
         pauses += [step.seconds for step in steps if step.stage is Stage.WAITING]
     short, long = pauses
     assert 0.8 < short < 0.95
-    assert long == pytest.approx(0.8, abs=0.01)
+    assert 0.7 < long <= 0.8  # less what went by since the look; a pause from its begin would be 0.6
 
 
 async def test_agents_are_told_how_long_they_may_take() -> None:

@@ -72,7 +72,7 @@ def named(diagnosis: Diagnosis) -> set[int]:
 
 
 @given(JOBS, LINES, st.none() | st.integers(1, 8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_nothing_breaks_it_and_every_culprit_is_grounded(
     lines: dict[int, list[str]], common: list[str], world_size: int | None
 ) -> None:
@@ -135,7 +135,7 @@ FIRST_TO_END_SOMEHOW = LogEvent(kind=EventKind.SIGNAL, text="", fields={"first_t
 
 
 @given(st.lists(EVENTS, max_size=8), st.lists(EVENTS, max_size=4), st.lists(COMMUNICATORS, max_size=5), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @example(own=[], common=[COUNTED_BY_HALF], called=[], huge=False)
 @example(own=[], common=[KILLED_BY_NOTHING], called=[], huge=False)
 @example(own=[], common=[FIRST_TO_END_SOMEHOW], called=[], huge=False)

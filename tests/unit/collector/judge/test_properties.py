@@ -72,7 +72,7 @@ def faulty_jobs(draw: st.DrawFn) -> tuple[Job, Fault, Layout]:
     return Job(programs, layout.groups), fault, layout
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(faulty_jobs(), st.booleans(), st.sampled_from([None, 6]), st.randoms(use_true_random=False))
 def test_no_innocent_is_ever_named(
     made: tuple[Job, Fault, Layout], members: bool, window: int | None, shuffle: random.Random

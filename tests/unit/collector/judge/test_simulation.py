@@ -41,7 +41,7 @@ def shuffled(snapshots: Sequence[NodeSnapshot], seed: int) -> list[NodeSnapshot]
     return mixed
 
 
-@bounded(60)
+@bounded(30)
 @given(SEEDS)
 def test_nobody_is_named_who_has_not_done_it_and_the_order_of_dumps_changes_nothing(seed: int) -> None:
     job = draw(seed)
@@ -51,7 +51,7 @@ def test_nobody_is_named_who_has_not_done_it_and_the_order_of_dumps_changes_noth
     assert not judged.innocents, f"{job}: {answer.headline}"
 
 
-@bounded(40)
+@bounded(20)
 @given(SEEDS)
 def test_the_loss_of_a_healthy_ranks_dump_accuses_nobody_else(seed: int) -> None:
     job = draw(seed)
@@ -61,7 +61,7 @@ def test_the_loss_of_a_healthy_ranks_dump_accuses_nobody_else(seed: int) -> None
         assert named(diagnose(left, job.expected)) <= whole | {lost} | job.injected.culprits | job.truth.allowed, job
 
 
-@bounded(40)
+@bounded(20)
 @given(SEEDS)
 @example(150803808)  # most had ended well, and most had made the call that the one who had not was waited for in
 def test_two_looks_decide_that_a_job_hangs_and_blame_no_innocent(seed: int) -> None:
@@ -74,7 +74,7 @@ def test_two_looks_decide_that_a_job_hangs_and_blame_no_innocent(seed: int) -> N
     assert not judge(answer, job.truth).innocents, f"{job}: {answer.headline}"
 
 
-@bounded(60)
+@bounded(30)
 @given(SEEDS, st.floats(0, 1), st.booleans(), st.booleans())
 def test_a_healthy_job_never_hangs_whenever_it_is_looked_at(seed: int, when: float, twice: bool, loads: bool) -> None:
     job = draw_healthy(seed)
@@ -86,7 +86,7 @@ def test_a_healthy_job_never_hangs_whenever_it_is_looked_at(seed: int, when: flo
     assert answer.verdict is not Verdict.HUNG, f"{job.layout.name} at {moments}: {answer.headline}"
 
 
-@bounded(15)
+@bounded(10)
 @given(SEEDS)
 def test_what_is_left_of_an_earlier_attempt_changes_nothing(seed: int) -> None:
     job = draw(seed, faults=["stays"])

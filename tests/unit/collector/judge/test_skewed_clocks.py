@@ -49,7 +49,7 @@ def gist(answer: Diagnosis) -> object:
     return answer.verdict, answer.state, answer.headline, findings, waited, [c.id for c in answer.checks]
 
 
-@bounded(40)
+@bounded(20)
 @given(SEEDS, OFF, st.randoms(use_true_random=False))
 def test_a_hang_is_judged_alike(seed: int, seconds: int, random) -> None:  # type: ignore[no-untyped-def]
     """Whichever node it is, ahead or behind."""
@@ -60,7 +60,7 @@ def test_a_hang_is_judged_alike(seed: int, seconds: int, random) -> None:  # typ
     assert gist(diagnose(skewed(looks, host, seconds), Expected())) == gist(diagnose(looks, Expected())), (host, job)
 
 
-@bounded(30)
+@bounded(15)
 @given(SEEDS, OFF, st.booleans(), st.randoms(use_true_random=False))
 def test_a_healthy_or_slow_job_is_judged_alike(seed: int, seconds: int, loads: bool, random) -> None:  # type: ignore[no-untyped-def]
     """In the middle of its work."""

@@ -24,14 +24,14 @@ def complaints(violations: list[Violation]) -> str:
     return "\n".join(map(str, violations))
 
 
-@bounded(25)
+@bounded(15)
 @given(SEEDS)
 def test_what_is_lost_of_a_hung_job_accuses_no_innocent_and_makes_nobody_surer(seed: int) -> None:
     case, guilty = hung_looks(seed)
     assert not (found := tried(case, guilty, most=2, seed=seed).violations), complaints(found)
 
 
-@bounded(15)
+@bounded(8)
 @given(SEEDS)
 def test_a_healthy_job_of_which_much_is_lost_or_late_does_not_hang(seed: int) -> None:
     for case in healthy_looks(seed):

@@ -105,9 +105,9 @@ def test_replicas_that_write_the_same_agents_at_once(place: str) -> None:
     assert len(found) == len(names)
 
 
-def test_database_that_fails_is_told(place: str) -> None:
+def test_database_that_fails_is_told(new_place: str) -> None:
     """By the error that everything about the store raises."""
-    database = Database(parse_store_place(place))
+    database = Database(parse_store_place(new_place))
     with pytest.raises(StoreTrouble):
         Registrations(database).exchange([renewal("node1")])  # nobody has made its tables
     database.close()

@@ -45,7 +45,7 @@ def named(answer: Diagnosis) -> frozenset[int]:
     return frozenset(rank for finding in answer.findings for rank in finding.culprit_ranks)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(st.integers(0, 2**31 - 1))
 @example(587734293)  # a window that leaves out records between those it keeps made a program look like another one
 def test_a_survey_names_whom_whole_looks_name_or_nobody(seed: int) -> None:
@@ -63,7 +63,7 @@ def test_a_survey_names_whom_whole_looks_name_or_nobody(seed: int) -> None:
     assert named(answer) in (named(diagnose(whole, Expected())), frozenset()), str(job)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(st.integers(0, 2**31 - 1), st.floats(0, 1), st.booleans())
 def test_a_survey_of_a_healthy_job_never_tells_of_a_hang(seed: int, when: float, twice: bool) -> None:
     job = draw_healthy(seed)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,11 +77,17 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-def reported(service: Service, *found: Incident, diagnosis: str = "d1") -> Incident:
-    """Have the collector's store open incidents, and return the last."""
+def reported(service: Service, found: Incident, *, diagnosis: str = "d1") -> Incident:
+    """Have the collector's store open an incident."""
+    (opened,) = all_reported(service, [found], diagnosis=diagnosis)
+    return opened
+
+
+def all_reported(service: Service, found: Sequence[Incident], *, diagnosis: str = "d1") -> list[Incident]:
+    """Have the collector's store open incidents, and return them as they are kept."""
     store = Store(service.audit.with_name("store.sqlite3"))
     try:
-        return [store.incidents.report(each, [diagnosis]) for each in found][-1]
+        return [store.incidents.report(each, [diagnosis]) for each in found]
     finally:
         store.close()
 
@@ -106,7 +112,7 @@ async def test_same_verdict_as_rest(service: Service, mode: str) -> None:
 def rest_of(service: Service, path: str, *, method: str = "GET", **query: str | int) -> Any:
     """Return what the REST API answers."""
     url = service.plain_url(path)
-    answer = httpx.request(method, url, params=query, headers=_HEADERS, timeout=60.0, trust_env=False)
+    answer = httpx.request(method, url, params=query, headers=_HEADERS, timeout=60.0, trust_env=False, verify=False)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -172,25 +178,29 @@ async def test_history_of_a_node(service: Service, monkeypatch: pytest.MonkeyPat
 
 async def test_incidents_of_a_node_come_before_its_diagnoses(tmp_path: Path) -> None:
     """All of both, each once, however many pages they take; and of many culprits a list shows a few."""
-    everywhere = tuple(Culprit(rank=rank, host="node1") for rank in range(3000))
+    everywhere = tuple(Culprit(rank=rank, host="node1") for rank in range(1500))
     with serving(tmp_path, whole_job()) as (service, _):
         made = rest_of(service, f"/v1/jobs/{JOB}/diagnoses", method="POST", wait=60)
-        found = [draft(f"job-{number:03}", headline="x" * 300) for number in range(120)]
-        large = reported(service, *found, draft("large").model_copy(update={"culprits": everywhere}))
+        found = [draft(f"job-{number:03}", headline="x" * 300) for number in range(60)]
+        opened = all_reported(service, [*found, draft("large").model_copy(update={"culprits": everywhere})])
+        large = opened[-1]
         async with over_http(service.plain_url("")) as client:
             pages = await walked(client, "node_history", node="node1")
             elsewhere = await walked(client, "node_history", node="node2")
             listed = await walked(client, "list_incidents", node="node1")
             whole = await walked(client, "get_incident", id=large.id)
             refused = await client.call_tool("node_history", {"node": "node1", "cursor": "all.1"})
+    assert len(pages) > 3 and len(whole) > 3
     jobs = [each["job"] for page in pages for each in page["incidents"]]
-    assert jobs == ["large", *(f"job-{number:03}" for number in reversed(range(120)))]
+    # Newest first, by their ids: of two that were opened within one millisecond either may come before the other.
+    assert jobs == [each.job for each in sorted(opened, key=lambda each: each.id, reverse=True)]
+    assert {*jobs} == {"large", *(f"job-{number:03}" for number in range(60))}
     assert [each["id"] for page in pages for each in page["diagnoses"]] == [made["id"]]
     assert all(len(json.dumps(page)) <= MOST_CHARACTERS for page in [*pages, *listed, *whole])
     assert [page["incidents"] + page["diagnoses"] for page in elsewhere] == [[], []]
     assert [each["job"] for page in listed for each in page["incidents"]] == jobs
     assert len(listed[0]["incidents"][0]["culprits"]) == 8
-    assert [each["rank"] for page in whole for each in page["culprits"]] == list(range(3000))
+    assert [each["rank"] for page in whole for each in page["culprits"]] == list(range(1500))
     assert refused.is_error
 
 
@@ -368,7 +378,9 @@ def post(service: Service, headers: dict[str, str]) -> httpx.Response:
     """List the tools without a client."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accepted = {"Accept": "application/json, text/event-stream", **headers}
-    return httpx.post(service.plain_url("/mcp"), json=body, headers=accepted, timeout=60.0, trust_env=False)
+    return httpx.post(
+        service.plain_url("/mcp"), json=body, headers=accepted, timeout=60.0, trust_env=False, verify=False
+    )
 
 
 def test_name_of_a_service_without_a_token(tmp_path: Path) -> None:

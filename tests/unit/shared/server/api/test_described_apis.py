@@ -10,6 +10,7 @@ faults:
   asks for the job `a/diagnoses` (`_CONFIG`).
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
+from agent.proc.procfs import ProcFs
 from collector.app import create_app
 from collector.settings import CollectorSettings
 from shared.wire.debug_output import DeepLook, How
@@ -69,10 +71,21 @@ _OF_INCIDENTS = ("/v1/incidents/{id}", "/v1/silences/{id}", "/v1/preflights/{id}
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of an agent of one rank only, which each look stops for a moment: none where it is not there."""
+    """The URL of an agent of one rank only, which each look stops for a moment: none where it is not there.
+
+    It sees what this process has started: for each of hundreds of answers it would look through all that runs here.
+    """
     folder = tmp_path_factory.mktemp("agent")
-    with serve("agent", folder, token_file=write_token(folder, TOKEN), only_ranks=str(RANK)) as service:
-        yield service.plain_url("")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProcFs, "pids", _own)
+        with serve("agent", folder, token_file=write_token(folder, TOKEN), only_ranks=str(RANK)) as service:
+            yield service.plain_url("")
+
+
+def _own(procfs: ProcFs) -> list[int]:
+    """Return our process id, and those of our children."""
+    lists = [list.read_text("ascii") for list in (procfs.root / "self" / "task").glob("*/children")]
+    return sorted([os.getpid(), *map(int, " ".join(lists).split())])
 
 
 @pytest.fixture(scope="module")
