@@ -23,6 +23,7 @@ from agent.settings import AgentSettings
 from agent.sources.all import make_sources
 from agent.sources.gpu import read_gpus
 from agent.sources.kernel_log import KernelLog
+from agent.sources.kernel_ring import KernelRing
 from agent.sources.look_context import LookContext
 from agent.sources.ras.monitor import RasMonitor
 from agent.sources.ras.ras_source import RasSource, RasTargets, Told
@@ -78,7 +79,7 @@ class Agent:
             only_users=users,
             locator=locator,
         )
-        kernel_log, ports, gpus = KernelLog(self.procfs), PortWatch(), GpuWatch(read_gpus)
+        kernel_log, ports, gpus = KernelLog(self.procfs, ring=KernelRing()), PortWatch(), GpuWatch(read_gpus)
         monitors = settings.ras_monitor and settings.ras != "never"
         ras = RasMonitor(self.procfs, settings.host) if monitors else None
         self._signs = NodeSigns(self._pool, kernel_log, ports, gpus, ras=ras)

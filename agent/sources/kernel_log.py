@@ -1,7 +1,8 @@
 """The kernel's log, /dev/kmsg: what the kernel tells of broken devices, hung tasks and killed processes.
 
-Each read gives one record and never waits; the log is kept open, so that a look reads what is new and no more. Only
-records of the kernel's own facility count: whoever may write to /dev/kmsg must not be able to accuse a node.
+Each read gives one record and never waits; the log is kept open, so that a look reads what is new and no more. Without
+such a device, as in a pod, its ring buffer is read. Only records of the kernel's own facility count: whoever may
+write to /dev/kmsg must not be able to accuse a node.
 Format: Documentation/ABI/testing/dev-kmsg of Linux.
 """
 
@@ -11,12 +12,13 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.proc.procfs import ProcFs
+from agent.sources.kernel_ring import KernelMessage, KernelRing
 from shared.errors import NotPermitted
 from shared.formats.kernel_lines import read_kernel_line
 from shared.formats.kernel_repeats import KernelRecord
@@ -31,28 +33,22 @@ _BETWEEN_DEADLINE_CHECKS = 256
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENXIO)
 """The last is what systemd's ProtectKernelLogs puts in the place of the device."""
 _ADVICE = (
-    "run the agent as root or with CAP_SYSLOG (under systemd: the drop-in kernel-log.conf), or set "
-    "kernel.dmesg_restrict=0"
+    "run the agent as root or with CAP_SYSLOG (under systemd: the drop-in kernel-log.conf, on Kubernetes: the "
+    "component kernel-log), or set kernel.dmesg_restrict=0"
 )
 
 # 6,1234,98765432,-;NVRM: Xid (PCI:0000:3b:00): 79, …        the facility and level, a number, microseconds since boot
 _HEAD = re.compile(rb"(\d{1,5}),(\d{1,20}),(\d{1,20}),[^;]{0,200};")
 
 
-class KernelMessage(NamedTuple):
-    """One record of the kernel's own."""
-
-    seconds: float
-    """Since boot, by the kernel's clock."""
-    text: str
-
-
 class KernelLog:
     """What the kernel log has told since it was opened, and before as far as it reaches. Safe from many threads."""
 
-    def __init__(self, procfs: ProcFs, path: Path = KMSG) -> None:
+    def __init__(self, procfs: ProcFs, path: Path = KMSG, *, ring: KernelRing | None = None) -> None:
+        """`ring`: what is read where `path` cannot be."""
         self._procfs = procfs
         self._path = path
+        self._ring = ring
         self._lock = threading.Lock()
         self._opened: int | None = None
         self._began: float | None = None
@@ -61,10 +57,8 @@ class KernelLog:
     def read(self, deadline: Deadline) -> KernelEvents:
         """Take in what is new and return what is known. Raises Unavailable or NotPermitted."""
         with self._lock:
-            if self._opened is None:
-                self._opened = _open(self._path)
             offset = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
-            for record in self._records(self._opened, deadline):
+            for record in self._new(deadline):
                 at = round(record.seconds + offset, 1)
                 self._began = at if self._began is None else self._began
                 self._take(record.text, at)
@@ -76,6 +70,18 @@ class KernelLog:
             if self._opened is not None:
                 os.close(self._opened)
                 self._opened = None
+
+    def _new(self, deadline: Deadline) -> Iterator[KernelMessage]:
+        try:
+            if self._opened is None:
+                self._opened = _open(self._path)
+        except (Unavailable, NotPermitted):
+            if self._ring is None:
+                raise
+            with suppress(OSError):
+                return self._ring.new(deadline)
+            raise
+        return self._records(self._opened, deadline)
 
     def _records(self, opened: int, deadline: Deadline) -> Iterator[KernelMessage]:
         """Iterate over the records of the kernel's that are there, as far as the deadline and the limit reach."""

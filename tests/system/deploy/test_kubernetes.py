@@ -65,6 +65,17 @@ def test_components_are_valid(component: Path, tmp_path: Path) -> None:
         validate(manifest, needed[0] if needed else OLDEST)
 
 
+@pytest.mark.parametrize("order", [("kernel-log", "kernel-view"), ("kernel-view", "kernel-log")])
+def test_components_add_their_capabilities(order: tuple[str, ...], tmp_path: Path) -> None:
+    """To those that are there, in any order."""
+    components = [KUBERNETES / "components" / name for name in order]
+    built = build(with_components(KUBERNETES / "overlays" / "cluster", components, tmp_path))
+    (agent,) = (each for each in built if (each["kind"], each["metadata"]["name"]) == ("DaemonSet", "unhang-agent"))
+    (container,) = agent["spec"]["template"]["spec"]["containers"]
+    granted = container["securityContext"]["capabilities"]["add"]
+    assert sorted(granted) == ["DAC_READ_SEARCH", "SYSLOG", "SYS_ADMIN", "SYS_PTRACE"]
+
+
 def test_a_misspelled_field_is_not_valid() -> None:
     """The check is one: both kinds of schema refuse what they do not know."""
     daemon = workload("cluster", "agent")
