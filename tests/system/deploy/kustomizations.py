@@ -95,7 +95,7 @@ def _appended(manifest: Manifest, operations: list[Manifest]) -> Manifest:
         assert (operation["op"], last) == ("add", "-")
         into: Any = result
         for step in path:
-            into = into[step]
+            into = into[int(step)] if isinstance(into, list) else into[step]
         into.append(operation["value"])
     return result
 
