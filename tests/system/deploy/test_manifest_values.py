@@ -31,7 +31,7 @@ _ONE_OF = {
 """Every word that the manifests use in such a place. Another one is added after a look into the API's reference."""
 
 # include/uapi/linux/capability.h, without the CAP_ that Kubernetes does not take
-_CAPABILITIES = {"SYS_PTRACE", "DAC_READ_SEARCH", "SYS_ADMIN"}
+_CAPABILITIES = {"SYS_PTRACE", "DAC_READ_SEARCH", "SYSLOG", "SYS_ADMIN"}
 _SHARES = ("maxUnavailable", "maxSurge", "minAvailable")
 
 
