@@ -257,7 +257,7 @@ class WatchMetrics(Collector):
         yield jobs
         looked, alarms, waiting = (0, 0, 0) if watcher is None else (watcher.looked, watcher.alarms, watcher.waiting)
         yield CounterMetricFamily("unhang_collector_unasked_looks", "Jobs looked at unasked.", looked)
-        yield CounterMetricFamily("unhang_collector_alarms", "Jobs found hung twice, unasked.", alarms)
+        yield CounterMetricFamily("unhang_collector_alarms", "Jobs found hung twice, or dead, unasked.", alarms)
         yield GaugeMetricFamily("unhang_collector_alarms_waiting", "Alarms that the store has not taken yet.", waiting)
 
 

@@ -106,11 +106,12 @@ def list_incidents(
     states: Sequence[str] = (),
     job: str | None = None,
     host: str | None = None,
+    kind: str | None = None,
     limit: int = 50,
     before: str | None = None,
 ) -> IncidentPage:
     """Return one page of incidents."""
-    given = {"job": job, "host": host, "limit": str(limit), "before": before}
+    given = {"job": job, "host": host, "kind": kind, "limit": str(limit), "before": before}
     parameters = [(name, value) for name, value in given.items() if value is not None]
     parameters += [("state", state) for state in states]
     return remote.fetch("/v1/incidents", IncidentPage, parameters)

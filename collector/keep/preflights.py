@@ -57,7 +57,7 @@ class Preflights:
             body = connection.execute(wanted).scalar_one_or_none()
         if body is None:
             raise NotFound(
-                f"there is no preflight {quoted(id)}", advice="GET /v1/preflights lists them; old ones are let go"
+                f"there is no preflight {quoted(id)}", advice="GET /v1/preflights lists them; old ones are deleted"
             )
         return _read(body)
 

@@ -294,7 +294,7 @@ def _one(connection: Connection, id: str) -> RowMapping:
 
 def no_such_diagnosis(id: str) -> NotFound:
     """Return the error for an unknown id."""
-    return NotFound(f"there is no diagnosis {quoted(id)}", advice="GET /v1/diagnoses lists them; old ones are let go")
+    return NotFound(f"there is no diagnosis {quoted(id)}", advice="GET /v1/diagnoses lists them; old ones are deleted")
 
 
 def _pack(value: Value) -> bytes:

@@ -6,6 +6,7 @@ import click
 
 from cli.options import choose_collector, collector_options, json_option
 from cli.terminal import emit, emit_json, note
+from shared.answer.words import Kind
 
 _STATES = ["opened", "acknowledged", "resolved", "false_alarm"]
 
@@ -23,6 +24,7 @@ Examples:
 @click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only in this state; repeatable.")
 @click.option("--job", help="Only of this job.")
 @click.option("--host", help="Only with a culprit on this node.")
+@click.option("--kind", type=click.Choice([kind.value for kind in Kind]), metavar="KIND", help="Only of this kind.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="At most so many.")
 @click.option("--acknowledge", metavar="ID", help="Say that somebody works on this one.")
 @click.option("--false-alarm", metavar="ID", help="Say that nothing was wrong.")
@@ -35,6 +37,7 @@ def incidents(
     states: tuple[str, ...],
     job: str | None,
     host: str | None,
+    kind: str | None,
     limit: int,
     acknowledge: str | None,
     false_alarm: str | None,
@@ -44,6 +47,8 @@ def incidents(
     """List what the collector found hung without being asked, newest first."""
     if acknowledge is not None and false_alarm is not None:
         raise click.UsageError("--acknowledge and --false-alarm cannot be combined")
+    if (by or remark) and acknowledge is None and false_alarm is None:
+        raise click.UsageError("--by and --note go with --acknowledge or --false-alarm")
     remote = choose_collector(collector, token_file)
     from cli.sources.incidents import IncidentPage, change_incident, list_incidents
 
@@ -54,7 +59,7 @@ def incidents(
         note(f"{changed.id} is {'a false alarm' if false_alarm is not None else changed.state.value}")
         page = IncidentPage(incidents=(changed,))
     else:
-        page = list_incidents(remote, states=states, job=job, host=host, limit=limit)
+        page = list_incidents(remote, states=states, job=job, host=host, kind=kind, limit=limit)
     if as_json:
         emit_json(page)
         return

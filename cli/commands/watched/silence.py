@@ -43,7 +43,7 @@ def silence(
     listing: bool,
     expire: str | None,
 ) -> None:
-    """Tell nobody of incidents whose labels match: job, user, kind, cause, certainty, host, rank, group or key.
+    """Send no messages about incidents whose labels match: job, user, kind, cause, certainty, host, rank, group or key.
 
     LABEL=VALUE is equal, LABEL!=VALUE is not, LABEL=~PATTERN and LABEL!~PATTERN match text with . .* .+ and |.
     """

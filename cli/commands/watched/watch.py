@@ -44,8 +44,10 @@ def watch(collector: str | None, token_file: Path | None, every: float, as_json:
 def _events(collector: str | None, token_file: Path | None, every: float) -> "Iterator[IncidentEvent]":
     """Return what happens where it was asked to look, from now on."""
     over_ssh = hosts_over_ssh()
+    if over_ssh is None and _is_given("every"):
+        raise click.UsageError("--every goes with --ssh; elsewhere jobs are watched all the time")
     if over_ssh is not None:
-        if click.get_current_context().get_parameter_source("collector") is ParameterSource.COMMANDLINE:
+        if _is_given("collector"):
             raise click.UsageError("--ssh and --collector cannot be combined")
         from cli.sources.watched.watch_ssh import watch_ssh
 
@@ -60,3 +62,7 @@ def _events(collector: str | None, token_file: Path | None, every: float) -> "It
 
     note("watching the jobs on this machine; Ctrl-C ends it")
     return watch_here(note)
+
+
+def _is_given(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

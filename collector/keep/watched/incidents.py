@@ -79,10 +79,12 @@ class Incidents:
         with self._database.write() as connection:
             now_ms = self._begin(connection)
             known = _one(connection, id)
-            if known.state is IncidentState.ACKNOWLEDGED:
+            is_known = known.state is IncidentState.ACKNOWLEDGED
+            if is_known and not _is_new(known, by, note):
                 return known
             _require_live(known)
-            set_now = {"state": IncidentState.ACKNOWLEDGED, "acknowledged_at": time_of(now_ms)}
+            since = known.acknowledged_at if is_known else time_of(now_ms)
+            set_now = {"state": IncidentState.ACKNOWLEDGED, "acknowledged_at": since}
             return self._change(connection, known, set_now, _said(IncidentChangeKind.ACKNOWLEDGED, now_ms, by, note))
 
     def false_alarm(self, id: str, *, by: str = "", note: str = "") -> Incident:
@@ -284,17 +286,27 @@ def _forget(connection: Connection) -> None:
 def _one(connection: Connection, id: str) -> Incident:
     body = connection.execute(select(incidents.c.body).where(incidents.c.id == plain(id))).scalar_one_or_none()
     if body is None:
-        raise NotFound(f"there is no incident {quoted(id)}", advice="GET /v1/incidents lists them; old ones are let go")
+        raise NotFound(
+            f"there is no incident {quoted(id)}", advice="GET /v1/incidents lists them; old ones are deleted"
+        )
     return read_stored(body, Incident)
 
 
 def _require_live(incident: Incident) -> None:
     if not incident.is_live:
-        raise InvalidInput(f"the incident is over: {incident.state}", advice="only what is not over is acknowledged")
+        raise InvalidInput(
+            f"the incident is over: {incident.state}", advice="only an open incident can be acknowledged"
+        )
 
 
 def last_event(connection: Connection) -> int:
     return int(connection.execute(select(func.coalesce(func.max(events.c.id), 0))).scalar_one())
+
+
+def _is_new(known: Incident, by: str, note: str) -> bool:
+    """Has nobody acknowledged it with these words? A bot that asks once more adds nothing."""
+    told = {(change.by, change.note) for change in known.history if change.kind is IncidentChangeKind.ACKNOWLEDGED}
+    return bool(by or note) and (by, note) not in told
 
 
 def _newest(diagnoses: tuple[str, ...]) -> str | None:

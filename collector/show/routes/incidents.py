@@ -108,7 +108,7 @@ async def acknowledge(
     sight: SightDependency,
     remark: Annotated[Remark | None, Body()] = None,
 ) -> Response:
-    """Acknowledge an incident; one that is acknowledged already stays as it is. 400 where it is over."""
+    """Acknowledge an incident; who else does so, or says more, is added to its history. 400 where it is over."""
     await sight.incident(id)
     said = remark or Remark()
     changed = await service.async_store.note(service.store.incidents.acknowledge, id, by=said.by, note=said.note)

@@ -222,7 +222,7 @@ class Sight:
         """Raise NotFound where the caller may not know of an incident."""
         if self.access.is_bound and not await self.incidents((id,)):
             raise NotFound(
-                f"there is no incident {quoted(id)}", advice="GET /v1/incidents lists them; old ones are let go"
+                f"there is no incident {quoted(id)}", advice="GET /v1/incidents lists them; old ones are deleted"
             )
 
     async def incidents(self, ids: Iterable[str]) -> frozenset[str]:

@@ -8,6 +8,7 @@ in the tests of what is installed.
 Where another program has to start `unhang`, as sshd does, it gets a script in its place (`script`; see doors.py).
 """
 
+import atexit
 import gc
 import importlib
 import os
@@ -19,7 +20,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -112,6 +113,15 @@ class _Server:
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        self._client = os.getpid()
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        """Let it go at the end of its client; forks of that have nothing to end."""
+        if os.getpid() == self._client:
+            self._line.close()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GONE_SECONDS)
 
     def start(self, order: list[Any], streams: Sequence[int]) -> "Forked":
         """Start a command."""

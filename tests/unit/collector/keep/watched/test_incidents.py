@@ -39,7 +39,10 @@ def test_life_of_an_incident(opened: Opener) -> None:
     incidents = opened().incidents
     id = incidents.report(draft(), ["d1", "d2"]).id
     assert incidents.acknowledge(id, by="ann", note="mine").state is IncidentState.ACKNOWLEDGED
-    assert incidents.acknowledge(id, by="bob").history[-1].by == "ann"
+    first = incidents.acknowledge(id, by="ann", note="mine")
+    assert incidents.acknowledge(id) == first
+    second = incidents.acknowledge(id, by="bob", note="node07 is cordoned")
+    assert (second.history[-1].by, second.acknowledged_at) == ("bob", first.acknowledged_at)
     resolved = incidents.resolve(id, note="the job has gone on")
     assert (resolved.state, resolved.resolved_at is None) == (IncidentState.RESOLVED, False)
     with pytest.raises(InvalidInput, match="over"):
@@ -51,6 +54,7 @@ def test_life_of_an_incident(opened: Opener) -> None:
     assert incidents.resolve(id, note="ended").state is IncidentState.FALSE_ALARM
     assert kinds(incidents) == [
         IncidentChangeKind.OPENED,
+        IncidentChangeKind.ACKNOWLEDGED,
         IncidentChangeKind.ACKNOWLEDGED,
         IncidentChangeKind.RESOLVED,
         IncidentChangeKind.REOPENED,
