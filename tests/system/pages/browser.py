@@ -74,6 +74,16 @@ class Browser:
         """Wait until an expression in the page is true."""
         WebDriverWait(self.driver, PATIENCE_SECONDS).until(lambda driver: driver.execute_script(f"return {condition}"))
 
+    def choose(self, selector: str, shown: str) -> None:
+        """Click there until what this shows is displayed: a busy browser loses clicks on what it has yet to paint."""
+
+        def is_shown(_: object) -> bool:
+            if not self.one(shown).is_displayed():
+                self.one(selector).click()
+            return self.one(shown).is_displayed()
+
+        WebDriverWait(self.driver, PATIENCE_SECONDS).until(is_shown)
+
     def press(self, key: str) -> bool:
         """Press one key, by selenium's name for it. Always true."""
         ActionChains(self.driver).send_keys(getattr(Keys, key)).perform()
