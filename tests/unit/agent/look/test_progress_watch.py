@@ -309,7 +309,7 @@ def test_rank_that_spins_in_an_operation_stands_still(completed: int, minutes: f
         ago.clear()
 
         def seen() -> tuple[float | None, float | None]:
-            time.sleep(0.5)
+            time.sleep(0.25)
             watch.beat()
             return watch.seen_for_seconds(rank.key)
 
@@ -438,7 +438,7 @@ import ctypes, threading, time
 
 def poll(name):
     ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)  # PR_SET_NAME
-    while time.thread_time() < 0.5:
+    while time.thread_time() < 0.3:
         pass
     done.release()
     time.sleep(600)
@@ -456,8 +456,8 @@ def test_what_a_thread_uses_that_only_waits_is_no_work() -> None:
     with running(_SPINS + READY + "time.sleep(600)\n", env={"PYTHONUNBUFFERED": "1"}) as process:
         whole = take_beat(ProcFs(), process.pid).cpu_seconds
         spent = whole - take_settled_beat(ProcFs(), process.pid).cpu_seconds
-        assert 0.4 < spent < 0.6
-        assert whole - spent >= 0.5
+        assert 0.2 < spent < 0.4
+        assert whole - spent >= 0.3
 
 
 def test_beat_of_a_process_that_is_gone() -> None:
