@@ -125,7 +125,7 @@ class Reader:
     def objects(self, vtable: int) -> list[int]:
         """Return where objects of a class lie, by the address that they begin with."""
         wanted = (vtable + _BEHIND_VTABLE).to_bytes(8, "little")
-        told = wanted.rstrip(b"\0")  # to search for what ends with zeros takes many times as long: the heap is full of them
+        told = wanted.rstrip(b"\0")  # with its zeros the search takes several times as long: the heap is full of them
         found = []
         for start, data in self.memory.heap():
             at = data.find(told)
