@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,8 @@ class Symbol(NamedTuple):
     address: int
 
 
-def symbols(library: Path) -> list[Symbol]:
+@cache
+def symbols(library: Path) -> tuple[Symbol, ...]:
     """Return those of a library: of kind `recorder` or `registry`, or named after the backend of the groups."""
     lines = _run("nm", "--no-sort", str(library)).split("\n")
     text = "\n".join(line for line in lines if _OURS in line)  # a thousandth of them
@@ -42,7 +44,7 @@ def symbols(library: Path) -> list[Symbol]:
     found += [Symbol("registry", name, int(address, 16)) for address, name in _REGISTRY.findall(text)]
     for address, name, room, backend in _GROUP.findall(text):
         found.append(Symbol(backend.lower().replace("nccl", room or "nccl"), name, int(address, 16)))
-    return found
+    return tuple(found)
 
 
 def _run(*command: str) -> str:

@@ -139,7 +139,7 @@ def test_eight_thousand_ranks_are_answered_within_a_second(
     with running(app, settings, app.state.audit) as service:
         here = address(service, f"/diagnoses/{large.diagnosis.id}")
         painted: list[float] = []
-        while len(painted) < 2 or (min(painted) >= 1000 and len(painted) < 6):  # a busy machine pauses for longer
+        while not painted or (min(painted) >= 1000 and len(painted) < 6):  # a busy machine pauses for longer
             browser.open(here)
             browser.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
             painted.append(browser.script("return performance.getEntriesByName('first-contentful-paint')[0].startTime"))
