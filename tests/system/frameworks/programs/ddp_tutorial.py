@@ -1,7 +1,4 @@
-"""As PyTorch's tutorial "Getting Started with Distributed Data Parallel" has it: `mp.spawn`, and no RANK anywhere.
-
-But for the class of that name: it imports PyTorch's compiler, a second of each rank's start. Lightning's ranks have it.
-"""
+"""As PyTorch's tutorial "Getting Started with Distributed Data Parallel" has it: `mp.spawn`, and no RANK anywhere."""
 
 import os
 import sys
@@ -10,6 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from quota import reach_last_step
+from torch.nn.parallel import DistributedDataParallel
 
 
 def demo_basic(rank: int, world_size: int, port: str) -> None:
@@ -17,13 +15,11 @@ def demo_basic(rank: int, world_size: int, port: str) -> None:
     os.environ["MASTER_ADDR"] = "localhost"
     os.environ["MASTER_PORT"] = port
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
-    model = torch.nn.Linear(10, 5)
+    model = DistributedDataParallel(torch.nn.Linear(10, 5))
     for step in range(5):
         if step == 3:
             reach_last_step(rank)
         model(torch.ones(20, 10)).sum().backward()
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.grad)
 
 
 if __name__ == "__main__":
