@@ -124,12 +124,20 @@ class Node:
     def _find(self, quick: bool) -> _Found:
         lister, search = self._lister, self._search
         listing = lister.listing(self._avoided, quick=quick, groups=search.groups)
-        due = search.due(listing, lister)
+        due = self._of_users(search.due(listing, lister), listing)
         found = discover(listing, lister, self.procfs, self.host)
         if quick:  # nobody asks
             return _Found(found, listing, due)
         waiting = [missing for pid, missing in waiting_launchers(listing, lister) if self._is_ours(None, pid)]
         return _Found(found._replace(missing=(*found.missing, *waiting)), listing, due)
+
+    def _of_users(self, due: list[Stat], listing: Listing) -> list[Stat]:
+        """Leave out whom we tell nothing of, but for those above one of ours: a fork has its parent's group as well."""
+        if not self._users:
+            return due
+        ours = {stat.pid for stat in due if self._is_ours(None, stat.pid)}
+        wanted = ours.union(*map(listing.ancestors, ours))
+        return [stat for stat in due if stat.pid in wanted]
 
     def _avoid_the_stuck(self) -> bool:
         """Reading about one process has blocked our thread: leave that process out from now on. Is it known which?
