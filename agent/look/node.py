@@ -29,6 +29,7 @@ _SEARCH_ENDS_SECONDS = 0.3
 _SLOW_SECONDS, _MOMENT_SECONDS = 0.25, 0.005
 """Reading about one process takes milliseconds, and a turn on a processor comes sooner than the first of these."""
 _MOST_AVOIDED = 64
+_TORCHRUN = "torchrun"
 _TOO_LONG = "listing the processes of this machine takes too long: it is busy, or reading about some of them blocks"
 
 
@@ -124,12 +125,26 @@ class Node:
     def _find(self, quick: bool) -> _Found:
         lister, search = self._lister, self._search
         listing = lister.listing(self._avoided, quick=quick, groups=search.groups)
-        due = search.due(listing, lister)
+        due = self._told_of(search.due(listing, lister), listing)
         found = discover(listing, lister, self.procfs, self.host)
         if quick:  # nobody asks
             return _Found(found, listing, due)
         waiting = [missing for pid, missing in waiting_launchers(listing, lister) if self._is_ours(None, pid)]
         return _Found(found._replace(missing=(*found.missing, *waiting)), listing, due)
+
+    def _told_of(self, due: list[Stat], listing: Listing) -> list[Stat]:
+        """Leave out whom we tell nothing of, but for those above one of ours: a fork has its parent's group as well.
+
+        Whom torchrun gave another number than ours has that number in the world as well.
+        """
+        ours = {stat.pid for stat in due if self._may_be_ours(stat.pid, listing)}
+        wanted = ours.union(*map(listing.ancestors, ours))
+        return [stat for stat in due if stat.pid in wanted]
+
+    def _may_be_ours(self, pid: int, listing: Listing) -> bool:
+        found = listing.candidates.get(pid)
+        numbered = found is not None and found.identity.launcher == _TORCHRUN
+        return self._is_ours(found.identity if found is not None and numbered else None, pid)
 
     def _avoid_the_stuck(self) -> bool:
         """Reading about one process has blocked our thread: leave that process out from now on. Is it known which?

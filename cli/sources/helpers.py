@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 
-import psutil
+from agent.errors import Gone
+from agent.proc.procfs import ProcFs, Stat
+from shared.errors import NotPermitted
 
 _GRACE_SECONDS = 2.0
 """For the agent's threads to reap what was killed, and to let go whom it had stopped."""
@@ -24,7 +26,7 @@ class Helpers:
     """The child processes that were started inside of a `with` block; at its end none is left."""
 
     def __enter__(self) -> "Helpers":
-        self._before = frozenset(_children())
+        self._before = _children()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -39,7 +41,7 @@ class Helpers:
 
     def kill(self) -> bool:
         """Kill each with its process group; tell whether there were any."""
-        started = [child.pid for child in _children() if child not in self._before]
+        started = [pid for pid, _ in _children() - self._before]
         for pid in started:
             with suppress(ProcessLookupError, PermissionError):
                 # The agent gives each a session of its own. One that has not come so far is still of our group.
@@ -73,10 +75,15 @@ class Helpers:
             loop.remove_signal_handler(signal.SIGINT)
 
 
-def _children() -> list[psutil.Process]:
-    """Return the child processes of this one, zombies that wait to be reaped included.
+def _children() -> frozenset[tuple[int, int]]:
+    """Return the child processes of this one, by process id and start; zombies that wait to be reaped included.
 
-    `psutil.Process.children` fails where /proc names processes that it does not let us read (hidepid=1): none is ours.
+    Where /proc names processes that it does not let us read (hidepid=1), none of those is ours.
     """
-    own = os.getpid()
-    return [process for process in psutil.process_iter(["ppid"]) if process.info["ppid"] == own]
+    return frozenset((stat.pid, stat.start_ticks) for stat in _stats(ProcFs()) if stat.parent_pid == os.getpid())
+
+
+def _stats(procfs: ProcFs) -> Iterator[Stat]:
+    for pid in procfs.pids():
+        with suppress(Gone, NotPermitted):
+            yield procfs.stat(pid)

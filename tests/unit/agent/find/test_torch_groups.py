@@ -222,6 +222,46 @@ def test_process_without_a_group_is_searched_once(tmp_path: Path) -> None:
         assert not search.groups
 
 
+@pytest.mark.root
+def test_memory_of_users_of_whom_nothing_is_told_is_not_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for the parents of forks that became another user: these have their parent's group in their memory."""
+    becomes = "child = os.fork()\nif not child:\n    os.setuid(61_234)\n    time.sleep(600)\n"
+    server = "listener = socket.create_server(('127.0.0.1', 0))\n"
+    searched: list[int] = []
+    monkeypatch.setattr(GroupSearch, "search", lambda _, stats, __: searched.extend(stat.pid for stat in stats))
+
+    def searched_for(user: int) -> set[int]:
+        searched.clear()
+        Node(ProcFs(), "here", ThreadPool(), only_users=frozenset({user})).find(Deadline(10))
+        return {pid for pid in searched if pid in (process.pid, child)}
+
+    with forked(_IMPORTS + server + becomes + READY + "time.sleep(600)\n", env={}, folder=tmp_path) as process:
+        (child,) = (pid for pid in ProcFs().pids() if ProcFs().stat(pid).parent_pid == process.pid)
+        until(lambda: searched_for(61_234), lambda found: found == {process.pid, child})
+        assert searched_for(0) == {process.pid}
+        assert searched_for(61_235) == set()
+
+
+def test_memory_of_torchruns_ranks_that_others_tell_of_is_not_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an agent tells of some ranks alone, what torchrun calls the others is taken for what they are."""
+    server = "listener = socket.create_server(('127.0.0.1', 0))\n"
+    searched: list[int] = []
+    monkeypatch.setattr(GroupSearch, "search", lambda _, stats, __: searched.extend(stat.pid for stat in stats))
+
+    def is_searched(only: str | None) -> bool:
+        searched.clear()
+        Node(ProcFs(), "here", ThreadPool(), only_ranks=only).find(Deadline(10))
+        return process.pid in searched
+
+    env = rank_environment(3, world_size=4, TORCHELASTIC_RUN_ID="split")
+    with forked(_IMPORTS + server + READY + "time.sleep(600)\n", env=env, folder=tmp_path) as process:
+        assert [is_searched(only) for only in (None, "2-3", "0-1")] == [True, True, False]
+
+
 def test_who_runs_a_group_is_searched_before_who_only_has_a_socket(tmp_path: Path) -> None:
     """The latter, however old, is searched to its end for nothing, and the time may be over then."""
     server = "listener = socket.create_server(('127.0.0.1', 0))\n"
