@@ -45,10 +45,20 @@ class Done(NamedTuple):
     err: str
 
 
-def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, seconds: float) -> Done:
-    """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then."""
+def run(
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    directory: Path,
+    seconds: float,
+    beside: int | None = None,
+) -> Done:
+    """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then.
+
+    `beside`: a process in whose namespaces it runs.
+    """
     with TemporaryFile("w+", errors="surrogateescape") as out, TemporaryFile("w+", errors="surrogateescape") as err:
-        order = [list(arguments), dict(environment), str(directory), None, None]
+        order = [list(arguments), dict(environment), str(directory), None, beside]
         command = _server().start(order, (out.fileno(), err.fileno()))
         try:
             status = command.wait(seconds)
