@@ -177,8 +177,11 @@ def test_two_ranks_that_call_different_operations(tmp_path: Path) -> None:
 
 
 def test_ranks_that_say_so_only_after_they_have_started(tmp_path: Path) -> None:
-    """A spawned child sets RANK itself, where the kernel's copy of its environment does not show it."""
-    with Job("spawned", directory=tmp_path, ranks=2, environment=ONE_OF_TWO) as job:
+    """A spawned child sets RANK itself, where the kernel's copy of its environment does not show it.
+
+    The children are real interpreters; who spawns them is a fork.
+    """
+    with Job("spawned", directory=tmp_path, ranks=2, environment=ONE_OF_TWO, forked=True) as job:
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of("spawned", "bare", 1, ranks=2), reply)
     assert pids_named(reply) == {job.ranks[1]}
