@@ -1,9 +1,9 @@
 """`unhang` without its imports: commands as forks of one process that has imported all of it.
 
 Importing is most of what a short command costs. The fork has the arguments, variables, working directory and streams
-that it is given, and ends as a command does: by `cli.main.main`, through the interpreter's own end. Real interpreters
-stay wherever the start itself is what a test is about, in one test of each way to end by a signal and of terminals, and
-in the tests of what is installed.
+that it is given, and ends as a command does: by `cli.main.main`, its threads, and what is to run at the interpreter's
+end. Real interpreters stay wherever the start itself is what a test is about, in one test of each way to end by a
+signal and of terminals, and in the tests of what is installed.
 
 Where another program has to start `unhang`, as sshd does, it gets a script in its place (`script`; see doors.py).
 """
@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -44,10 +45,20 @@ class Done(NamedTuple):
     err: str
 
 
-def run(arguments: Sequence[str], *, environment: Mapping[str, str], directory: Path, seconds: float) -> Done:
-    """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then."""
+def run(
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    directory: Path,
+    seconds: float,
+    beside: int | None = None,
+) -> Done:
+    """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then.
+
+    `beside`: a process in whose namespaces it runs.
+    """
     with TemporaryFile("w+", errors="surrogateescape") as out, TemporaryFile("w+", errors="surrogateescape") as err:
-        order = [list(arguments), dict(environment), str(directory), None, None]
+        order = [list(arguments), dict(environment), str(directory), None, beside]
         command = _server().start(order, (out.fileno(), err.fileno()))
         try:
             status = command.wait(seconds)
@@ -274,6 +285,25 @@ def _become(
     sys.argv[1:] = arguments
 
 
+def _leave(left: SystemExit) -> None:
+    """End as the interpreter does, but leave its memory to the kernel.
+
+    Python would free each object that was imported, and all that this fork shares with the server would be copied for
+    that: 45 of the 52 ms of `unhang --version`.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as for those of executors
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        raise left from None  # Python has words and a status of its own for that
+    os._exit(left.code if isinstance(left.code, int) else 0)
+
+
 if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])))
-    importlib.import_module("cli.main").main()
+    try:
+        importlib.import_module("cli.main").main()
+    except SystemExit as left:
+        _leave(left)

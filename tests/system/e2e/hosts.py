@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,6 +33,19 @@ exec cat
 """Reads from a pipe that we hold: when that closes it ends, and the kernel ends all the rest of the host."""
 
 _NAMESPACES = ("--net", "--pid", "--mount", "--uts", "--ipc")
+
+
+@contextmanager
+def container() -> Iterator[int]:
+    """A container without anything in it but this process: users, processes and /proc are its own."""
+    own = ("unshare", "--user", "--map-root-user", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
+    with subprocess.Popen((*own, "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as outer:
+        assert outer.stdin is not None and outer.stdout is not None
+        outer.stdin.write("here\n")
+        outer.stdin.flush()
+        assert outer.stdout.readline() == "here\n"
+        yield only_child(outer.pid)
+        outer.stdin.close()
 
 
 class NoHosts(RuntimeError):

@@ -32,8 +32,13 @@ def unhang(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-c", start, *arguments)
 
 
-def diagnose(job: str, *arguments: str, directory: Path, patience: float | None = 0.0) -> Reply:
-    """Ask about `job` and return the reply; raises `NoAnswer` when there is none. `patience` None: as by default."""
+def diagnose(
+    job: str, *arguments: str, directory: Path, patience: float | None = 0.0, beside: int | None = None
+) -> Reply:
+    """Ask about `job` and return the reply; raises `NoAnswer` when there is none. `patience` None: as by default.
+
+    `beside`: a process in whose namespaces the question is asked.
+    """
     if patience is not None:
         arguments = (*arguments, "--patience", f"{patience:g}")
     done = run(
@@ -41,6 +46,7 @@ def diagnose(job: str, *arguments: str, directory: Path, patience: float | None 
         environment={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         directory=directory,
         seconds=ANSWER_SECONDS,
+        beside=beside,
     )
     if done.status not in STATUS.values():
         raise NoAnswer(f"status {done.status}\n{done.out}\n{done.err}")

@@ -63,7 +63,8 @@ class Job:
         and without the probe nothing tells what a rank has issued, as with older versions.
         `wrapper` stands before each command, as `unhang run --` does. Where `forked`, its processes are forks
         of one that has torch, which costs a fifth: see fork_server.py for what is lost by that. A kernel that
-        cannot do it executes them. `beside`: a process in whose namespaces forks run.
+        cannot do it executes them. Otherwise its ranks are real interpreters, and torchrun alone, which starts them,
+        is a fork unless there is a wrapper. `beside`: a process in whose namespaces forks run.
         """
         self.truth = read_truth(program)
         self.mark = uuid.uuid4().hex
@@ -74,15 +75,16 @@ class Job:
             environment or {}
         )
         self._wrapper = wrapper
-        self._ranks = ranks
         assert not (forked and wrapper), "a fork is not what a wrapper starts"
-        self._forked = forked and can_show()
+        launch = launch or self.truth.get("launch", "torchrun")
+        self._forked = (forked or (launch == "torchrun" and not wrapper)) and can_show()
+        self._forked_ranks = ranks if forked else 0
         self._beside = beside
         self._launched: list[subprocess.Popen[bytes] | Forked] = []
         absent = tuple(self.truth.get("absent", ()))
         order = Order(PROGRAMS / f"{program}.py", ranks, name or f"{program}-{self.mark[:8]}", absent)
         self._expected_lines: int = self.truth.get("ready", ranks)
-        self.plan: Plan = LAUNCHERS[launch or self.truth.get("launch", "torchrun")](order)
+        self.plan: Plan = LAUNCHERS[launch](order)
         self._pipe_path = directory / f"ready-{self.mark[:8]}"
         self._pipe = -1
 
@@ -96,6 +98,13 @@ class Job:
         """Process ids by rank, of the ranks that said that they are ready."""
         words = [line.split() for line in self.ready_lines]
         return {int(number): int(pid) for kind, number, pid in (w for w in words if len(w) == 3) if kind == "rank"}
+
+    def outside(self) -> dict[int, int]:
+        """Return the same by our own numbers, of ranks that live: where the job runs in a container they are others."""
+        if self._beside is None:
+            return self.ranks
+        ours = {_number_within(pid): pid for pid in self.processes()}
+        return {rank: ours[pid] for rank, pid in self.ranks.items() if pid in ours}
 
     @property
     def output(self) -> str:
@@ -169,7 +178,7 @@ class Job:
             environment=environment,
             directory=REPOSITORY,
             output=output,
-            ranks=self._ranks,
+            ranks=self._forked_ranks,
             imports=self.truth.get("imports", ()),
             beside=self._beside,
         )
@@ -202,7 +211,7 @@ class Job:
         The word "ready" comes just before the last step into the hang, and a loaded machine may put a second
         between the two. A rank is still when its main thread has not been on a core for a quarter of a second.
         """
-        watched = [pid for rank, pid in self.ranks.items() if rank not in self.truth.get("busy", ())]
+        watched = [pid for rank, pid in self.outside().items() if rank not in self.truth.get("busy", ())]
         before: list[str | None] = []
         while (now := [_progress_of(pid) for pid in watched]) != before:
             if time.monotonic() > deadline:
@@ -223,6 +232,15 @@ def probe_path() -> str:
     command = [sys.executable, "-m", "cli", "probe-path"]
     answer = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True)
     return answer.stdout.strip()
+
+
+def _number_within(pid: int) -> int:
+    """Return a process's number in its own namespace; 0 when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[-1]) for line in lines if line.startswith("NSpid:")), pid)
 
 
 def _progress_of(pid: int) -> str | None:

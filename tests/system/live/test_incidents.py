@@ -16,6 +16,7 @@ from shared.rank_sets import unfold
 from tests.build.processes import warm
 from tests.build.processes.ports import free_port
 from tests.build.services.incident_receivers import Received, ReceiverServer, served_receiver
+from tests.system.e2e.hosts import container, only_child
 from tests.system.live.jobs import Job
 from tests.unit.collector.notify.files import SECRET, webhook_file
 
@@ -83,17 +84,39 @@ def receiver() -> Iterator[ReceiverServer]:
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory, receiver: ReceiverServer) -> Iterator[Services]:
+def beside() -> Iterator[int]:
+    """A container with the agent and its jobs: those of other tests on this machine are none of its incidents."""
+    with container() as first:
+        yield first
+
+
+@contextmanager
+def started_beside(pid: int, log: Path, *arguments: str) -> Iterator[None]:
+    """Run an agent in a container."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UNHANG"))}
+    with log.open("ab") as output:
+        outer = warm.start_beside(pid, arguments, environment=environment, output=output.fileno())
+    try:
+        yield
+        os.kill(only_child(outer.pid), signal.SIGTERM)
+        outer.wait(30.0)
+    finally:
+        outer.end()
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory, receiver: ReceiverServer, beside: int) -> Iterator[Services]:
     """They search and beat more often than by default: that is not what takes its time here."""
     store = tmp_path_factory.mktemp("store") / "collector.sqlite3"
     store.parent.chmod(0o700)
     collector, agent = (f"127.0.0.1:{free_port()}" for _ in range(2))
     url, log = f"http://{collector}", store.with_name("log")
     serving = ("collector", "--listen", collector, "--registration-seconds", "60", "--store", str(store))
+    often = ("--discover-seconds", "2", "--beat-seconds", "2")
     notify = str(webhook_file(store.parent, receiver.url, 'include = ["names", "headline", "stacks"]'))
     with (
         started(log, *serving, "--notify-file", notify),
-        started(log, "agent", "--listen", agent, "--collectors", url, "--discover-seconds", "2", "--beat-seconds", "2"),
+        started_beside(beside, log, "agent", "--listen", agent, "--collectors", url, *often),
     ):
         found = Services(url, log)
         deadline = time.monotonic() + SECONDS
@@ -114,11 +137,11 @@ def culprits(incident: dict[str, Any]) -> list[int]:
     return [culprit["rank"] for culprit in incident["culprits"]]
 
 
-def test_jobs_that_hang_are_incidents_and_end(services: Services, tmp_path: Path) -> None:
+def test_jobs_that_hang_are_incidents_and_end(services: Services, beside: int, tmp_path: Path) -> None:
     """One rank has not joined; and one whose ranks have all issued the same, and wait for each other."""
     with (
-        Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True) as asleep,
-        Job("recv_ring", directory=tmp_path, recorded=True, forked=True) as ring,
+        Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True, beside=beside) as asleep,
+        Job("recv_ring", directory=tmp_path, recorded=True, forked=True, beside=beside) as ring,
     ):
         found = services.until(asleep, lambda _: True)
         assert (found["kind"], found["cause"], culprits(found)) == ("rank_not_joined", "user_code", [2])
@@ -134,10 +157,10 @@ def test_jobs_that_hang_are_incidents_and_end(services: Services, tmp_path: Path
 
 @pytest.mark.steady
 def test_webhook_has_the_incident_within_75_seconds(
-    services: Services, receiver: ReceiverServer, tmp_path: Path
+    services: Services, receiver: ReceiverServer, beside: int, tmp_path: Path
 ) -> None:
     """Nobody asks: the receiver is told who hangs where, once, with a signature; and that it is over."""
-    with Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True) as job:
+    with Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True, beside=beside) as job:
         hung_at = time.time()
         found = services.until(job, lambda _: bool(told_of(receiver, job)))
         (first,) = told_of(receiver, job)
@@ -164,11 +187,13 @@ def told_of(receiver: ReceiverServer, job: Job) -> list[Received]:
     return [each for each in receiver.received if each.json()["data"]["names"]["job"] == job.name]
 
 
-def test_job_that_a_killed_rank_takes_along_leaves_a_diagnosis(services: Services, tmp_path: Path) -> None:
+def test_job_that_a_killed_rank_takes_along_leaves_a_diagnosis(services: Services, beside: int, tmp_path: Path) -> None:
     """Nothing hangs any more when it is looked at; how each rank ended is kept."""
-    with Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True, launch="direct") as job:
+    with Job(
+        "asleep_before_collective", directory=tmp_path, recorded=True, forked=True, beside=beside, launch="direct"
+    ) as job:
         services.until_watched(job)
-        os.kill(job.ranks[2], signal.SIGKILL)
+        os.kill(job.outside()[2], signal.SIGKILL)
         deadline = time.monotonic() + SECONDS
         while not (kept := services.get("/v1/diagnoses", job=job.name)["diagnoses"]):
             assert time.monotonic() < deadline, services.get("/v1/watched-jobs")
@@ -176,11 +201,11 @@ def test_job_that_a_killed_rank_takes_along_leaves_a_diagnosis(services: Service
         assert services.get(f"/v1/diagnoses/{kept[0]['id']}")["coverage"]["expected"] == 4
 
 
-def test_job_that_is_killed_as_a_whole_is_an_incident(services: Services, tmp_path: Path) -> None:
+def test_job_that_is_killed_as_a_whole_is_an_incident(services: Services, beside: int, tmp_path: Path) -> None:
     """It trained, and all its ranks got SIGKILL: the incident says what each did last, and stands."""
-    with Job("healthy", directory=tmp_path, recorded=True, forked=True, launch="direct") as job:
+    with Job("healthy", directory=tmp_path, recorded=True, forked=True, beside=beside, launch="direct") as job:
         services.until_watched(job)
-        for pid in job.ranks.values():
+        for pid in job.outside().values():
             os.kill(pid, signal.SIGKILL)
         found = services.until(job, lambda _: True)
     assert (found["kind"], found["cause"], found["job_ended"], culprits(found)) == ("rank_exited", "signal", True, [])
@@ -194,11 +219,16 @@ def test_job_that_is_killed_as_a_whole_is_an_incident(services: Services, tmp_pa
     assert services.get(f"/v1/incidents/{found['id']}")["state"] == "opened"
 
 
-def test_diagnosis_is_kept_before_the_jobs_own_timeout_ends_it(services: Services, tmp_path: Path) -> None:
+def test_diagnosis_is_kept_before_the_jobs_own_timeout_ends_it(services: Services, beside: int, tmp_path: Path) -> None:
     """Operations may take 60 s: then the ranks that wait raise, and the launcher ends the other one."""
     environment = {"UNHANG_TEST_TIMEOUT": "60"}
     with Job(
-        "asleep_before_collective", directory=tmp_path, recorded=True, forked=True, environment=environment
+        "asleep_before_collective",
+        directory=tmp_path,
+        recorded=True,
+        forked=True,
+        beside=beside,
+        environment=environment,
     ) as job:
         begun = time.time()
         found = services.until(job, lambda _: True)

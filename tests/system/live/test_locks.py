@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.e2e.hosts import container
 from tests.system.live.asking import diagnose
 from tests.system.live.jobs import Job
 from tests.system.live.test_verdicts import assert_right
@@ -24,8 +25,11 @@ SHARED = "UNHANG_TEST_LOCK"
 @pytest.mark.parametrize("lock", ["sqlite", "sqlite_wal", "posix", "description", "filelock"])
 def test_a_lock_that_is_kept_over_a_collective(lock: str, tmp_path: Path) -> None:
     """Of the two ranks that wait for each other the one with the lock is the cause, and the lock is named."""
-    with Job(PROGRAM, directory=tmp_path, environment={SHARED: lock}, forked=True) as job:
-        reply = diagnose(job.name, directory=tmp_path)
+    with (
+        container() as beside,
+        Job(PROGRAM, directory=tmp_path, environment={SHARED: lock}, forked=True, beside=beside) as job,
+    ):
+        reply = diagnose(job.name, directory=tmp_path, beside=beside)
     assert_right(Truth.of(PROGRAM, "bare"), reply)
     (finding,) = reply.answer["findings"]
     assert "rank 3 waits for the lock" in finding["summary"]

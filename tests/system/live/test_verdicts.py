@@ -5,14 +5,13 @@ These are a third of the programs; `python -m tests.system.live.zoo` runs all of
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.build.processes.memory_groups import memory_group
-from tests.system.e2e.hosts import only_child
+from tests.system.e2e.hosts import container
 from tests.system.live.asking import Reply, diagnose, unhang
 from tests.system.live.jobs import Job
 from tests.system.live.truths import Mode, Truth, read_truth
@@ -49,6 +48,9 @@ Two of them each: every interpreter imports PyTorch, and other tests have four r
 
 ONE_OF_TWO = {"FAULTY_RANK": "1"}
 
+ON_NODE = frozenset({"build_lock_left_behind"})
+"""Forks that are in no container: that nobody has a file open can be said of a whole node alone."""
+
 RUNS = [
     pytest.param(program, mode, EXECUTED.get(program) != mode, id=f"{program}-{mode}")
     for modes, programs in EVERY_DAY.items()
@@ -68,10 +70,24 @@ def pids_named(reply: Reply) -> set[int]:
     return {culprit["pid"] for finding in reply.answer["findings"] for culprit in finding["culprits"]}
 
 
+@pytest.fixture(name="container")
+def _container() -> Iterator[int]:
+    """One for each test."""
+    with container() as first:
+        yield first
+
+
 @pytest.mark.parametrize(("program", "mode", "forked"), RUNS)
-def test_the_answer_agrees_with_the_truth(program: str, mode: Mode, forked: bool, tmp_path: Path) -> None:
-    """Whatever goes wrong, the one to blame is named and nobody else, with the probe and without."""
+def test_the_answer_agrees_with_the_truth(
+    program: str, mode: Mode, forked: bool, container: int, tmp_path: Path
+) -> None:
+    """Whatever goes wrong, the one to blame is named and nobody else, with the probe and without.
+
+    Forks are in a container, and the question is asked there: to look at all processes of this machine, among them
+    those of other tests, is half of what a diagnosis costs. Real interpreters, and the jobs below, are not.
+    """
     probe, recorded = mode == "probe", mode == "memory"
+    beside = container if forked and program not in ON_NODE else None
     ranks, environment = (4, {}) if forked else (2, ONE_OF_TWO)
     with Job(
         program,
@@ -81,8 +97,9 @@ def test_the_answer_agrees_with_the_truth(program: str, mode: Mode, forked: bool
         forked=forked,
         ranks=ranks,
         environment=environment,
+        beside=beside,
     ) as job:
-        reply = diagnose(job.name, directory=tmp_path)
+        reply = diagnose(job.name, directory=tmp_path, beside=beside)
     assert_right(Truth.of(program, mode) if forked else Truth.of(program, mode, 1, ranks=2), reply)
     assert reply.answer["job"] == job.name
 
@@ -113,23 +130,19 @@ def test_any_rank_can_be_the_one(faulty_rank: int, tmp_path: Path) -> None:
 def test_ranks_are_found_whoever_launched_them(launch: str, tmp_path: Path) -> None:
     """Each launcher says in its own variables who is which rank, and what the job is called."""
     forked = launch != "accelerate"  # the others give nothing but variables
-    with Job("asleep_before_collective", directory=tmp_path, launch=launch, forked=forked) as job:
+    faulty, ranks = (2, 4) if forked else (1, 2)
+    environment = {"FAULTY_RANK": str(faulty)}
+    with Job(
+        "asleep_before_collective",
+        directory=tmp_path,
+        launch=launch,
+        forked=forked,
+        ranks=ranks,
+        environment=environment,
+    ) as job:
         reply = diagnose(job.name, directory=tmp_path)
-    assert_right(Truth.of("asleep_before_collective", "bare"), reply)
-    assert pids_named(reply) == {job.ranks[2]}
-
-
-@pytest.fixture
-def container() -> Iterator[int]:
-    """A container without anything in it but this process."""
-    own = ("unshare", "--user", "--map-root-user", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc")
-    with subprocess.Popen((*own, "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as outer:
-        assert outer.stdin is not None and outer.stdout is not None
-        outer.stdin.write("here\n")
-        outer.stdin.flush()
-        assert outer.stdout.readline() == "here\n"
-        yield only_child(outer.pid)
-        outer.stdin.close()
+    assert_right(Truth.of("asleep_before_collective", "bare", faulty, ranks=ranks), reply)
+    assert pids_named(reply) == {job.ranks[faulty]}
 
 
 def test_a_job_in_a_container_is_judged_from_its_node(container: int, tmp_path: Path) -> None:
@@ -164,8 +177,11 @@ def test_two_ranks_that_call_different_operations(tmp_path: Path) -> None:
 
 
 def test_ranks_that_say_so_only_after_they_have_started(tmp_path: Path) -> None:
-    """A spawned child sets RANK itself, where the kernel's copy of its environment does not show it."""
-    with Job("spawned", directory=tmp_path, ranks=2, environment=ONE_OF_TWO) as job:
+    """A spawned child sets RANK itself, where the kernel's copy of its environment does not show it.
+
+    The children are real interpreters; who spawns them is a fork.
+    """
+    with Job("spawned", directory=tmp_path, ranks=2, environment=ONE_OF_TWO, forked=True) as job:
         reply = diagnose(job.name, directory=tmp_path)
     assert_right(Truth.of("spawned", "bare", 1, ranks=2), reply)
     assert pids_named(reply) == {job.ranks[1]}
@@ -228,10 +244,10 @@ def test_two_jobs_on_one_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=[pytest.mark.repeated, pytest.mark.timeout(900)])])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", ["healthy", "slow_rank"])
-def test_the_same_every_time(program: str, mode: Mode, times: int, tmp_path: Path) -> None:
+def test_the_same_every_time(program: str, mode: Mode, times: int, container: int, tmp_path: Path) -> None:
     """A job that moves is never called hung, at whatever instant it is looked at."""
-    with Job(program, directory=tmp_path, probe=mode == "probe", forked=True) as job:
-        replies = [diagnose(job.name, directory=tmp_path) for _ in range(times)]
+    with Job(program, directory=tmp_path, probe=mode == "probe", forked=True, beside=container) as job:
+        replies = [diagnose(job.name, directory=tmp_path, beside=container) for _ in range(times)]
     for reply in replies:
         assert_right(Truth.of(program, mode), reply)
 

@@ -3,7 +3,6 @@
 import json
 import os
 import select
-import shlex
 import signal
 import subprocess
 import time
@@ -15,6 +14,7 @@ from typing import IO, Any
 import psutil
 import pytest
 
+from tests.build.processes import warm
 from tests.system.live.asking import unhang
 from tests.system.live.jobs import Job
 
@@ -119,11 +119,13 @@ def test_job_on_hosts_over_ssh(tmp_path: Path) -> None:
     near = tmp_path / "near"
     near.write_text(_NEAR, encoding="ascii")
     near.chmod(0o755)
-    program = shlex.join(unhang())
+    remote = tmp_path / "unhang"
+    remote.write_text(warm.script(), encoding="utf-8")
+    remote.chmod(0o755)
     with (
         Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True) as job,
         watching(
-            "--ssh", "--hosts", "node01", "--ssh-command", str(near), "--remote-command", program, "--every", "1"
+            "--ssh", "--hosts", "node01", "--ssh-command", str(near), "--remote-command", str(remote), "--every", "1"
         ) as process,
     ):
         opened = next_event(process, job)
