@@ -185,7 +185,7 @@ def _is_up(url: str) -> bool:
 def tell(url: str, process: psutil.Process, farm: Farm) -> float:
     """Have all agents that answer register with their digests; returns the collector's cpu seconds for each."""
     for number in range(farm.task.nodes):
-        digest_of(farm.task, number, 0)  # what is slow about it is remembered: no digest is to be old when all are sent
+        digest_of(farm.task, number, time.time_ns())  # what is slow about it is remembered: none is to be old when sent
     port = urlsplit(url).port
     assert port is not None
     silent = {*farm.task.mute, *farm.task.unreachable}
