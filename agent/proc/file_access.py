@@ -10,9 +10,9 @@ import errno
 import os
 import struct
 from collections.abc import Iterator
-from functools import cache
 from typing import NamedTuple
 
+from agent.proc.libc import call_libc
 from shared.errors import NotPermitted
 
 READ, SEARCH = 4, 1
@@ -142,16 +142,8 @@ def parse_access_list(data: bytes) -> tuple[Entry, ...]:
     return tuple(Entry(*fields) for fields in _ENTRY.iter_unpack(entries))
 
 
-@cache
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
 def _file_system_of(held: int) -> int:
     """Return the number of the file system's type: the first word of struct statfs (statfs(2)), which Python hides."""
-    library = _library()
     answer = (ctypes.c_long * 64)()
-    if library.fstatfs(held, ctypes.byref(answer)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    call_libc("fstatfs", held, ctypes.byref(answer))
     return int(answer[0]) & 0xFFFF_FFFF

@@ -6,13 +6,13 @@ same time as the one before may come from a line feed in a name, which anybody c
 """
 
 import ctypes
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from agent.deadline import Deadline
+from agent.proc.libc import call_libc
 
 _READ_ALL = 3
 _SIZE_BUFFER = 10
@@ -75,16 +75,8 @@ def _escaped(found: re.Match[bytes]) -> bytes:
 
 def read_ring() -> bytes:
     """Return all that the kernel's ring buffer holds. Raises OSError."""
-    size = min(_syslog(_SIZE_BUFFER, None, 0), _MOST_BYTES)
+    # `klogctl` is syslog(2); libc's `syslog` is another.
+    size = min(call_libc("klogctl", _SIZE_BUFFER, None, 0), _MOST_BYTES)
     buffer = ctypes.create_string_buffer(size)
-    held = _syslog(_READ_ALL, buffer, size)
+    held = call_libc("klogctl", _READ_ALL, buffer, size)
     return buffer.raw[:held]
-
-
-def _syslog(action: int, buffer: "ctypes.Array[ctypes.c_char] | None", size: int) -> int:
-    """Call syslog(2), which is not libc's `syslog`. Raises OSError."""
-    done = int(ctypes.CDLL(None, use_errno=True).klogctl(action, buffer, size))
-    if done < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return done

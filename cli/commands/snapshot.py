@@ -1,11 +1,14 @@
 """`unhang snapshot`: one node's ranks as files, to be judged later or elsewhere."""
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import click
 
 from cli.options import verbose_option
+
+if TYPE_CHECKING:
+    from cli.snapshot_files import StackChoice
 
 
 @click.command(
@@ -46,7 +49,7 @@ Examples:
 def snapshot(
     job: str | None,
     directory: str,
-    stacks: Literal["suspects", "plain", "native", "none"],
+    stacks: "StackChoice",
     pids: tuple[int, ...],
     looks: int,
     interval: float,

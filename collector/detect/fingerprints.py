@@ -1,11 +1,11 @@
 """What makes two verdicts the same fault, and the incident that a verdict would be."""
 
 from shared.answer.diagnosis import Diagnosis, Finding
-from shared.answer.incidents import Fingerprint, Incident, IncidentState
+from shared.answer.incidents import ENDED, Fingerprint, Incident, IncidentState
 from shared.answer.words import Verdict
 from shared.rank_sets import fold
 
-_ENDED = "Not hung: it has ended: "
+_NOT_HUNG = "Not hung: it has ended: "
 """How the headline of a diagnosis begins whose job has ended."""
 
 
@@ -56,5 +56,5 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
 
 def _headline_of(diagnosis: Diagnosis) -> str:
     """Return its headline; of a job that has ended, how it did: who reads "not hung" in an alarm reads no further."""
-    how = diagnosis.headline.removeprefix(_ENDED)
-    return diagnosis.headline if how == diagnosis.headline else f"Ended: {how.removesuffix('.')}"
+    how = diagnosis.headline.removeprefix(_NOT_HUNG)
+    return diagnosis.headline if how == diagnosis.headline else ENDED + how.removesuffix(".")

@@ -29,9 +29,8 @@ def reason_to_look(view: JobView, pauses: UsualPauses, now: float) -> str:
 def exited(view: JobView, now: float) -> str:
     """Has a rank ended badly, or while the others stand still?"""
     bad = [rank for rank, gone in view.exited.items() if gone.rank.abnormally and now - gone.since >= EXITED_SECONDS]
-    worst = min(
-        bad, key=lambda rank: (view.exited[rank].rank.signal == SIGTERM, rank), default=0
-    )  # as launchers end all
+    # Launchers end all others by SIGTERM.
+    worst = min(bad, key=lambda rank: (view.exited[rank].rank.signal == SIGTERM, rank), default=0)
     if bad and view.ranks:
         return f"rank {worst} has ended while others live"
     if bad and now - min(view.exited[rank].since for rank in bad) <= LOST_SECONDS:

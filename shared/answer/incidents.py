@@ -94,6 +94,10 @@ class IncidentChange(Contract):
     diagnosis: str | None = Field(default=None, description="Id of the diagnosis that showed it.")
 
 
+ENDED = "Ended: "
+"""How the headline begins of an incident whose job was not found hung before it died as a whole."""
+
+
 class Incident(Contract):
     """One fault of one job, from the alarm to its end."""
 

@@ -87,14 +87,13 @@ class DebugServerFinder:
         """Return the server of a rank; None where it has none, or it was not found in time. Raises Gone."""
         try:
             ports = _own_ports(context, rank.stat.pid)
-            may_serve = bool(ports) and _may_serve(context.procfs, rank.stat.pid)
+            key = rank.key, frozenset(inode for inode, _ in ports.values())
+            with self._lock:
+                if key in self._known:
+                    return self._known[key]
+            if not ports or not _may_serve(context.procfs, rank.stat.pid):
+                return None
         except NotPermitted:
-            return None
-        key = rank.key, frozenset(inode for inode, _ in ports.values())
-        with self._lock:
-            if key in self._known:
-                return self._known[key]
-        if not may_serve:
             return None
         found = None
         with suppress(NotPermitted, Unavailable):

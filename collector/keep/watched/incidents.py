@@ -286,10 +286,13 @@ def _forget(connection: Connection) -> None:
 def _one(connection: Connection, id: str) -> Incident:
     body = connection.execute(select(incidents.c.body).where(incidents.c.id == plain(id))).scalar_one_or_none()
     if body is None:
-        raise NotFound(
-            f"there is no incident {quoted(id)}", advice="GET /v1/incidents lists them; old ones are deleted"
-        )
+        raise no_such_incident(id)
     return read_stored(body, Incident)
+
+
+def no_such_incident(id: str) -> NotFound:
+    """Return the error for an unknown id."""
+    return NotFound(f"there is no incident {quoted(id)}", advice="GET /v1/incidents lists them; old ones are deleted")
 
 
 def _require_live(incident: Incident) -> None:

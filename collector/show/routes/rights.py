@@ -19,6 +19,7 @@ from collector.gather.jobs import choose_job
 from collector.gather.namesakes import user_of
 from collector.keep.run_ledger import RunState
 from collector.keep.store import no_such_diagnosis
+from collector.keep.watched.incidents import no_such_incident
 from collector.service import Service
 from collector.show.routes.common import ServiceDependency
 from shared.answer.diagnosis import Diagnosis
@@ -221,9 +222,7 @@ class Sight:
     async def incident(self, id: str) -> None:
         """Raise NotFound where the caller may not know of an incident."""
         if self.access.is_bound and not await self.incidents((id,)):
-            raise NotFound(
-                f"there is no incident {quoted(id)}", advice="GET /v1/incidents lists them; old ones are deleted"
-            )
+            raise no_such_incident(id)
 
     async def incidents(self, ids: Iterable[str]) -> frozenset[str]:
         """Return which of these incidents the caller may know of."""

@@ -22,7 +22,8 @@ from typing import Any
 from shared.errors import UnreadableDump
 from shared.formats.recorder.fast_path_skeletons import TIME_BYTES, Skeletons
 from shared.formats.recorder.fields import MOST_RECORDS
-from shared.formats.recorder.pickle_memo import KEPT, MEMOIZE, EqualButForPlaces, OddPlaces, with_places
+from shared.formats.recorder.pickle_memo import KEPT, EqualButForPlaces, OddPlaces, with_places
+from shared.formats.recorder.safe_pickle import MEMOIZE
 
 _GET = rb"(?:h.|j.{4})"  # BINGET, LONG_BINGET: a string or a frame that was written before
 _NUMBER = rb"(?:K.|M..|J.{4}|\x8a\x08.{8})"  # BININT1, BININT2, BININT, LONG1 of eight bytes

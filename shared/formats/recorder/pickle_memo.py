@@ -7,15 +7,10 @@ Protocols 4 and 5 count (MEMOIZE): to take an entry out would move the places of
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from shared.formats.recorder.safe_pickle import other_opcodes
+from shared.formats.recorder.safe_pickle import FRAME, FRAME_BYTES, MEMOIZE, PUTS, other_opcodes
 
 KEPT = rb"(?:\x94|q.|r.{4})?+"
 """MEMOIZE, BINPUT or LONG_BINPUT after a container; nothing, as PyTorch's pickler has it."""
-
-MEMOIZE = 0x94
-_FRAME = 0x95
-_FRAME_BYTES = 9
-_PLACE_BYTES = {ord("q"): 1, ord("r"): 4}
 
 
 class OddPlaces(Exception):
@@ -51,10 +46,10 @@ class EqualButForPlaces:
 def _mask(opcodes: bytes) -> int:
     mask = bytearray(b"\xff" * len(opcodes) + b"\1")  # ends with a bit that no shorter one has
     for at in other_opcodes(opcodes):
-        size = _PLACE_BYTES.get(opcodes[at])
+        size = PUTS.get(opcodes[at])
         if size is None:
             raise OddPlaces
-        mask[at + 1 : at + 1 + size] = bytes(size)
+        mask[at + 1 : at + size] = bytes(size - 1)
     return int.from_bytes(mask, "little")
 
 
@@ -84,13 +79,13 @@ def _with_places(opcodes: bytes, taken: int) -> tuple[bytes, int]:
     begin = count = 0
     for at in other_opcodes(opcodes):
         opcode = opcodes[at]
-        if opcode in _PLACE_BYTES:
+        if opcode in PUTS:
             raise OddPlaces
         if opcode == MEMOIZE:
             pieces += (opcodes[begin:at], b"r", struct.pack("<I", taken + count))
             begin = at + 1
             count += 1
-        elif opcode == _FRAME:
+        elif opcode == FRAME:
             pieces.append(opcodes[begin:at])
-            begin = at + _FRAME_BYTES
+            begin = at + FRAME_BYTES
     return b"".join([*pieces, opcodes[begin:]]), count

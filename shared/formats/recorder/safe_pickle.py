@@ -41,8 +41,11 @@ _PIECE = 1024 * 1024
 _STOP = ord(".")
 _TEXT = {ord("X"): 4, 0x8C: 1, ord("U"): 1}
 """BINUNICODE, SHORT_BINUNICODE and SHORT_BINSTRING: bytes of their length field."""
-_SIZES = {ord("q"): 2, ord("r"): 5, 0x95: 9}
-"""BINPUT, LONG_BINPUT and FRAME: bytes with their operand."""
+MEMOIZE, FRAME = 0x94, 0x95
+PUTS = {ord("q"): 2, ord("r"): 5}
+"""BINPUT and LONG_BINPUT: bytes with their operand, the place."""
+FRAME_BYTES = 9
+_SIZES = PUTS | {FRAME: FRAME_BYTES}
 
 
 class _PlainUnpickler(pickle.Unpickler):

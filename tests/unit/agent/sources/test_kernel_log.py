@@ -3,8 +3,6 @@
 import errno
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from shared.errors import NotPermitted
 from shared.formats.kernel_lines import read_kernel_line
 from shared.missing import Reason
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
+from tests.build.processes.capabilities import is_dmesg_restricted, run_with_capabilities
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 HUNG = "INFO: task python3:{pid} blocked for more than 120 seconds."
@@ -190,12 +189,8 @@ print(KernelLog(ProcFs()).read(Deadline(10)).since)
 @pytest.mark.parametrize("capabilities", ["+dac_read_search,+syslog", "+dac_read_search"])
 def test_capability_that_the_log_needs(capabilities: str) -> None:
     """What the optional drop-in of the unit grants, and nothing else, is enough."""
-    sets = [f"--{name}=-all,{capabilities}" for name in ("inh-caps", "ambient-caps", "bounding-set")]
-    user = ["--reuid", "61004", "--regid", "61004", "--clear-groups", *sets]
-    command = ["setpriv", *user, sys.executable, "-c", READ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    restricted = Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "0"
-    if "syslog" in capabilities or not restricted:
+    done = run_with_capabilities(capabilities, READ)
+    if "syslog" in capabilities or not is_dmesg_restricted():
         assert float(done.stdout) > 0, done.stderr
     else:
         assert "NotPermitted: not allowed to read the kernel log" in done.stderr

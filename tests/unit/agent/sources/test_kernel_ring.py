@@ -1,8 +1,6 @@
 """The kernel's ring buffer by syslog(2): this machine's own, and made-up ones read line by line."""
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from agent.sources import kernel_ring
 from agent.sources.kernel_log import KMSG, KernelLog
 from agent.sources.kernel_ring import KernelRing, read_ring
 from shared.wire.kernel_events import KernelEventKind
+from tests.build.processes.capabilities import is_dmesg_restricted, run_with_capabilities
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 
@@ -139,13 +138,9 @@ def test_ring_of_this_machine_has_what_its_device_has() -> None:
 @pytest.mark.parametrize("capabilities", ["+syslog", "+chown"])
 def test_capability_that_the_call_needs(capabilities: str) -> None:
     """What the component kernel-log grants is enough."""
-    sets = [f"--{name}=-all,{capabilities}" for name in ("inh-caps", "ambient-caps", "bounding-set")]
-    user = ["--reuid", "61004", "--regid", "61004", "--clear-groups", *sets]
     program = "from agent.sources.kernel_ring import read_ring; print(len(read_ring()))"
-    command = ["setpriv", *user, sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    restricted = Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "0"
-    if "syslog" in capabilities or not restricted:
+    done = run_with_capabilities(capabilities, program)
+    if "syslog" in capabilities or not is_dmesg_restricted():
         assert int(done.stdout) > 0, done.stderr
     else:
         assert "Operation not permitted" in done.stderr
