@@ -14,7 +14,7 @@ lane() { # NAME NICENESS MARKS WORKERS MORE...: becomes pytest on these tests, w
 most() { lane most 10 'not steady' "$WORKERS" --no-loadscope-reorder --cache-clear; }
 
 steady() { # shellcheck disable=SC2086 # several folders
-    lane steady 0 steady "$((WORKERS > 2 ? 2 : WORKERS))" --no-loadscope-reorder --cache-clear $STEADY
+    lane steady 0 steady "$((WORKERS > 3 ? 3 : WORKERS))" --no-loadscope-reorder --cache-clear $STEADY
 }
 
 alone() { # NAME MARKS STATUS: once more what failed in the lane that ended so

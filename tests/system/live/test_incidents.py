@@ -20,7 +20,7 @@ from tests.system.e2e.hosts import container, only_child
 from tests.system.live.jobs import Job
 from tests.unit.collector.notify.files import SECRET, webhook_file
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SECONDS = 240.0
 """On a busy machine. Without others on it an incident stands within a minute."""

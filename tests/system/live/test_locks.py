@@ -16,7 +16,7 @@ from tests.system.live.jobs import Job
 from tests.system.live.test_verdicts import assert_right
 from tests.system.live.truths import Truth
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace]
+pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace]
 
 PROGRAM = "lock_kept_over_collective"
 SHARED = "UNHANG_TEST_LOCK"

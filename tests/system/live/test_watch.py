@@ -18,7 +18,7 @@ from tests.build.processes import warm
 from tests.system.live.asking import unhang
 from tests.system.live.jobs import Job
 
-pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SECONDS = 300.0
 """On a busy machine. Without others on it, a minute."""

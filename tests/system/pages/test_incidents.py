@@ -20,7 +20,7 @@ from tests.system.pages.browser import Browser
 from tests.system.pages.test_collector import address, foreign_page, kept, quiet
 from tests.unit.collector.keep.test_preflights import result as preflight_result
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium", "chromedriver", "npm")]
+pytestmark = [pytest.mark.slow, pytest.mark.steady, pytest.mark.needs("chromium", "chromedriver", "npm")]
 
 
 PLAIN = EVIL.replace("\ud800", "")  # JSON, by which agents tell of jobs, carries no half characters

@@ -20,7 +20,7 @@ from tests.system.e2e.network import Network
 from tests.system.live.asking import unhang
 from tests.system.preflight.nodes import Preflight, names, talking
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.slow]
 
 END_SECONDS = 240.0
 

@@ -22,6 +22,8 @@ from tests.build.agents.fake_agents import FakeAgent, Handler, answering, case_r
 from tests.build.processes.ports import free_port
 from tests.build.processes.waiting import undisturbed
 
+pytestmark = pytest.mark.steady
+
 ask = partial(ask_agents, seconds=5.0, most_bytes=1_000_000)
 """Within bounds that a test can reach."""
 

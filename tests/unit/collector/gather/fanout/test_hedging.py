@@ -33,6 +33,8 @@ from tests.build.agents.misbehaving import (
 )
 from tests.build.processes.waiting import until
 
+pytestmark = pytest.mark.steady
+
 WELL = answering_well(GOOD)
 
 

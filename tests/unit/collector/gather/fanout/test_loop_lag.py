@@ -20,6 +20,8 @@ from tests.build.agents.misbehaving import behaving, dropping_packets, say_nothi
 from tests.build.agents.served_agents import served
 from tests.build.processes.waiting import undisturbed
 
+pytestmark = pytest.mark.steady
+
 BLOCKED_SECONDS = 1.5
 
 

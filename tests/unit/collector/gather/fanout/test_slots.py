@@ -19,6 +19,8 @@ from tests.build.agents.asking import GOOD, ask_agents
 from tests.build.agents.misbehaving import answering_well, behaving, dropping_packets, say_nothing
 from tests.build.processes.waiting import undisturbed, until
 
+pytestmark = pytest.mark.steady
+
 
 def counted_in(again: Counter[Again]) -> Callable[[Again], None]:
     """Count who was asked more than once, and why."""
@@ -44,7 +46,6 @@ async def test_connections_are_bounded_where_agents_hang() -> None:
         assert hanging.most_open <= 10
 
 
-@pytest.mark.steady
 @pytest.mark.parametrize("last", [False, True])
 async def test_hosts_that_drop_packets_keep_nobody_from_being_asked(last: bool) -> None:
     """Three hundred dead hosts before, or after, three hundred healthy ones: all the healthy ones answer."""

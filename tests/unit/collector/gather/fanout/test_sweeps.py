@@ -25,6 +25,8 @@ from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks
 from tests.build.agents.misbehaving import dropping_packets
 from tests.build.agents.served_agents import served
 
+pytestmark = pytest.mark.steady
+
 CASE = "missing_rank2"
 DEADLINE_SECONDS = 3.0
 MARGIN_SECONDS = 30.0
@@ -180,7 +182,6 @@ async def test_an_address_that_leads_to_another_node_does_not_hide_a_node(monkey
     assert Kind.RANK_MISSING not in {finding.kind for finding in swept.diagnosis.findings}
 
 
-@pytest.mark.steady
 async def test_names_that_no_server_answers_hold_up_neither_other_names_nor_the_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
