@@ -39,6 +39,9 @@ ONE_BY_ONE = (
 )
 """What workers take test by test: each takes long, and shares no ranks with others."""
 
+_SEARCH_AFTER = (30_000, 20, 100)
+"""Objects after which a worker looks for garbage, instead of 700, and how often among older ones."""
+
 _ADMINISTRATORS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
@@ -82,13 +85,15 @@ def pytest_configure() -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """Keep what is imported and collected out of all garbage collections: each would go through it again.
 
-    The little garbage among it stays with it: to search for that takes a third of a second of each worker.
+    The little garbage among it stays with it: to search for that takes a third of a second of each worker. Later
+    ones are made rarely, or they would be a tenth of what a worker does.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*_SEARCH_AFTER)
         gc.enable()
 
 

@@ -22,7 +22,7 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.launchers import is_launcher
 from agent.find.processes import Lister, Listing
-from agent.find.torch_groups import TorchGroup, find_awaited, find_called, find_world, is_still_there
+from agent.find.torch_groups import TorchGroup, find_called, find_group, is_still_there
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
 from agent.proc.procfs import ProcFs, Stat
@@ -237,9 +237,8 @@ class GroupSearch:
             group = find_called(memory, regions) if _only_calls(threads) else None
             group = None if group == copied else group
             if group is None:
-                group = find_world(self._procfs, memory, regions, copied=copied)
-            if group is None and (not threads or any(thread.startswith(_STORE_THREAD) for thread in threads)):
-                group = find_awaited(self._procfs, memory, regions)
+                may_wait = not threads or any(thread.startswith(_STORE_THREAD) for thread in threads)
+                group = find_group(self._procfs, memory, regions, copied=copied, or_awaited=may_wait)
         now = time.monotonic()
         fruitless = 0 if group is not None or before is None else before.fruitless + 1
         if group is None and before is not None and before.group is not None and not before.group.is_awaited:

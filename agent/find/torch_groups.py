@@ -68,12 +68,18 @@ class TorchGroup(NamedTuple):
     """Is there no more of it than the store, where the process waits as rank 0 until all have come?"""
 
 
-def find_world(
-    procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion], *, copied: TorchGroup | None = None
+def find_group(
+    procfs: ProcFs,
+    memory: ProcessMemory,
+    regions: Sequence[MemoryRegion],
+    *,
+    copied: TorchGroup | None = None,
+    or_awaited: bool = True,
 ) -> TorchGroup | None:
     """Return the group of the world in a process that has mapped `regions`, or its agent for calls; None: it has none.
 
     `copied`: the group of the rank that this process was forked from. Smaller groups in it may be that rank's, too.
+    `or_awaited`: where it has none, the one for whose other ranks it waits.
 
     None as well where the limits of `memory` came before any was found. Raises Gone, or Unavailable where they came and
     only a smaller group was found by then: that is no world, and would give the process another rank than its own.
@@ -81,11 +87,16 @@ def find_world(
     vtables = find_vtables(memory, regions)
     if vtables is None:
         return None
-    called, found = _current(memory, vtables), list[TorchGroup]()
+    called, found, awaited = _current(memory, vtables), list[TorchGroup](), list[TorchGroup]()
+    store = next((at for at, name in vtables.stores.items() if or_awaited and name == TCP), None)
+    wanted = [vtables.group] if store is None else [vtables.group, store]
     for piece in _in_order(writable_data(regions)):
-        result = search_words(procfs, memory, [piece], [vtables.group], most_found=_MOST_GROUPS)
-        groups = (_group(memory, word.address, vtables) for word in result.found)
-        found.extend(group for group in groups if group is not None and _is_own(group, copied))
+        result = search_words(procfs, memory, [piece], wanted, most_found=_MOST_GROUPS)
+        for word in result.found:
+            one, kept = (_group, found) if word.value == vtables.group else (_awaited, awaited)
+            group = one(memory, word.address, vtables)
+            if group is not None and (group.is_awaited or _is_own(group, copied)):
+                kept.append(group)
         if any(group.is_first for group in found):
             break
         if not result.is_complete:
@@ -93,7 +104,9 @@ def find_world(
                 raise Unavailable(Reason.TIMED_OUT, f"the memory of process {memory.pid} was not searched to its end")
             break
     world = max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)
-    return called if called is not None and called != copied and _is_wider(called, world) else world
+    if called is not None and called != copied and _is_wider(called, world):
+        return called
+    return world if world is not None else next(iter(awaited), None)
 
 
 def find_called(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
@@ -112,27 +125,12 @@ def _is_wider(called: TorchGroup, world: TorchGroup | None) -> bool:
     return world is None or (called.rank == world.rank and called.size > world.size)
 
 
-def find_awaited(procfs: ProcFs, memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
-    """Return the group for whose other ranks a process without any waits. Raises Gone."""
-    vtables = find_vtables(memory, regions)
-    store = next((at for at, name in vtables.stores.items() if name == TCP), None) if vtables is not None else None
-    if vtables is None or store is None:
-        return None
-    for piece in _in_order(writable_data(regions)):
-        result = search_words(procfs, memory, [piece], [store], most_found=_MOST_GROUPS)
-        groups = (_awaited(memory, word.address, vtables) for word in result.found)
-        found = next((group for group in groups if group is not None), None)
-        if found is not None or not result.is_complete:
-            return found
-    return None
-
-
 def _is_own(group: TorchGroup, copied: TorchGroup | None) -> bool:
     return copied is None or (group.is_first and group != copied)
 
 
 def is_still_there(memory: ProcessMemory, group: TorchGroup) -> bool:
-    """Has the process not destroyed this group, or does it still wait for it? Raises as `find_world` does."""
+    """Has the process not destroyed this group, or does it still wait for it? Raises as `find_group` does."""
     if group.is_awaited:
         return _awaited(memory, group.address, group.vtables) == group
     return _current(memory, group.vtables) == group or _group(memory, group.address, group.vtables) == group

@@ -5,6 +5,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from agent.deadline import Deadline, ThreadPool
@@ -12,7 +13,7 @@ from agent.errors import Unavailable
 from agent.find.choose_ranks import Rank
 from agent.find.group_search import GroupSearch
 from agent.find.processes import Lister
-from agent.find.torch_groups import find_world
+from agent.find.torch_groups import find_group
 from agent.look.node import Node
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import ProcessMemory, open_memory
@@ -238,7 +239,7 @@ def test_memory_of_users_of_whom_nothing_is_told_is_not_searched(
         return {pid for pid in searched if pid in (process.pid, child)}
 
     with forked(_IMPORTS + server + becomes + READY + "time.sleep(600)\n", env={}, folder=tmp_path) as process:
-        (child,) = (pid for pid in ProcFs().pids() if ProcFs().stat(pid).parent_pid == process.pid)
+        (child,) = (child.pid for child in psutil.Process(process.pid).children())
         until(lambda: searched_for(61_234), lambda found: found == {process.pid, child})
         assert searched_for(0) == {process.pid}
         assert searched_for(61_235) == set()
@@ -285,7 +286,7 @@ def test_group_is_sought_first_behind_what_the_import_fills() -> None:
         regions = read_mappings(ProcFs(), process.pid)
         (heap,) = (region for region in regions if region.is_heap)
         assert heap.end - heap.start > 200_000_000
-        world = find_world(ProcFs(), memory, regions)
+        world = find_group(ProcFs(), memory, regions)
         assert world is not None and (world.rank, world.size) == (0, 1)
         assert memory.bytes_read < 48_000_000
 
@@ -298,7 +299,7 @@ def test_smaller_group_is_not_taken_for_the_world_where_the_limits_come_first(tm
         for size in range(4_000_000, 160_000_000, 2_000_000):
             with open_memory(ProcFs(), process.pid, Deadline(30.0), most_bytes=size) as memory:
                 try:
-                    world = find_world(ProcFs(), memory, read_mappings(ProcFs(), process.pid))
+                    world = find_group(ProcFs(), memory, read_mappings(ProcFs(), process.pid))
                 except Unavailable:
                     answers.add("not searched")
                 else:
@@ -310,7 +311,7 @@ def test_smaller_group_is_not_taken_for_the_world_where_the_limits_come_first(tm
 def test_memory_that_is_made_up(tmp_path: Path) -> None:
     """Thousands of objects that look like groups, with stores that hold themselves: none of them is one."""
     with forked(_IMPORTS + _HOSTILE, env={}, folder=tmp_path) as process, memory_of(process.pid) as memory:
-        assert find_world(ProcFs(), memory, read_mappings(ProcFs(), process.pid)) is None
+        assert find_group(ProcFs(), memory, read_mappings(ProcFs(), process.pid)) is None
 
 
 def memory_of(pid: int) -> AbstractContextManager[ProcessMemory]:

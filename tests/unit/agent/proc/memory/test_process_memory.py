@@ -147,6 +147,25 @@ def test_words_are_found_where_they_stand() -> None:
     assert len(found) == sum(1 for i in range(4096) if i % 7 in (2, 5))
 
 
+@pytest.mark.parametrize("value", [0x7E0000001000, 0x7E7E7E7E7E7E, 0x7EAB7EAB7EAB])
+def test_values_that_begin_like_much_else(value: int) -> None:
+    """As with zero, or as they go on themselves, so that what only looks like one overlaps one."""
+    holds = (
+        f"import ctypes, time\nvalue = {value}\n"
+        "near = (value << 16 | value >> 32) & (1 << 64) - 1\n"
+        "words = (ctypes.c_uint64 * 4096)(*[value, near, near, value << 8 & (1 << 64) - 1] * 1024)\n"
+        "print(ctypes.addressof(words), flush=True)\ntime.sleep(600)\n"
+    )
+    with running(holds, wait=False) as process:
+        assert process.stdout is not None
+        words = int(process.stdout.readline())
+        regions = writable_data(read_mappings(ProcFs(), process.pid))
+        with open_memory(ProcFs(), process.pid, Deadline(30), most_bytes=1 << 30) as memory:
+            result = search_words(ProcFs(), memory, regions, [value])
+    found = [word.address for word in result.found if words <= word.address < words + 8 * 4096]
+    assert found == [words + 32 * place for place in range(1024)]
+
+
 def test_search_that_runs_out_of_budget() -> None:
     """It says that it has not seen everything."""
     with holder() as (process, _, _):
