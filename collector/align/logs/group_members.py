@@ -62,11 +62,13 @@ class Membership:
         """Do lines of several groups carry this name, so that their numbers are not comparable?"""
         return key in self.logged and -1 in self.logged[key]
 
+    def is_world(self, key: GroupKey) -> bool:
+        """Is it the group of all ranks, as far as the lines say?"""
+        return key.is_default or key == UNTOLD
+
     def size_of(self, key: GroupKey) -> int | None:
         """How many members the group has, where that is known."""
-        if key.is_default or key == UNTOLD:
-            return self.world_size
-        return None
+        return self.world_size if self.is_world(key) else None
 
     def ref(self, key: GroupKey, ranks: Iterable[int]) -> GroupRef:
         """The group for the answer, with the members that are known."""

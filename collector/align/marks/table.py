@@ -69,6 +69,8 @@ class MarkTable:
     """By global rank; by place in the group where `places` is set."""
     size: int | None = None
     """Members of the group, those without a mark included."""
+    least: int = 0
+    """How many it has at least, where its size is not known."""
     tells_waits: bool = True
     """Does the source tell who waits? Else it tells calls, and a rank ahead of others need not wait for them."""
     places: bool = False
@@ -99,6 +101,11 @@ class MarkTable:
     def issued(self) -> dict[int, int]:
         """By rank, the number of the last operation that it is known to have issued."""
         return {rank: mark.issued for rank, mark in self.marks.items() if mark.issued is not None}
+
+    @property
+    def silent(self) -> int:
+        """Members that there are and that have no mark."""
+        return max(0, (self.size or self.least) - len(self.marks))
 
     def ref(self, ranks: Iterable[int]) -> GroupRef:
         """The group for the answer, with the members that are known."""

@@ -96,6 +96,7 @@ def _table(key: GroupKey, marks: GroupMarks, membership: Membership) -> MarkTabl
             for rank in sorted(stuck.keys() | enqueued.keys())
         },
         size=membership.size_of(key) or (sizes.pop() if len(sizes) == 1 else None),
+        least=max(marks.stuck.keys() | enqueued.keys(), default=-1) + 1 if membership.is_world(key) else 0,
         waits_apart=frozenset(marks.stuck.keys() - stuck.keys()),
     )
 

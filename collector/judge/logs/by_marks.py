@@ -18,7 +18,6 @@ from collector.align.marks.detail_lines import tables_by_fingerprints
 from collector.align.marks.reports import ASKED_FIRST, lags_by_reports, places_in_words
 from collector.align.marks.table import Call, Lag, Line, MarkTable, Witness
 from collector.align.marks.watchdog_lines import tables_by_watchdogs
-from collector.align.thresholds import is_majority
 from collector.judge.logs.vote import Opinion, line_of, unnamed, with_field, writers_in_words, writers_of
 from collector.judge.marks.behind import edges_of, lag_in, may_be_named
 from collector.judge.marks.sides import Sides, calls_of, difference_in
@@ -115,10 +114,9 @@ def _one_sided(statements: Statements) -> list[Opinion]:
 
 
 def _is_firm(table: MarkTable, sides: Sides[Hashable]) -> bool:
-    """Do the odd ones speak for themselves, as two of the others do at least, and have enough of the group spoken?"""
+    """Do the odd ones speak for themselves, as two of the others do at least?"""
     heard = {rank for rank, mark in table.marks.items() if mark.heard}
-    quorum = table.size is None or is_majority(len(sides.ranks), table.size)
-    return quorum and heard.issuperset(sides.odd) and len(heard.intersection(sides.all[0][1])) > 1
+    return heard.issuperset(sides.odd) and len(heard.intersection(sides.all[0][1])) > 1
 
 
 def _who(ranks: Collection[int], table: MarkTable) -> str:

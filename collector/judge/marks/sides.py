@@ -78,7 +78,7 @@ def difference_in(table: MarkTable) -> tuple[int, Sides[Hashable]] | None:
         for number, call in (mark.calls or {}).items():
             if call.facts is not None:
                 opinions[number][call.facts].append(rank)
-    return telling_difference(opinions)
+    return telling_difference(opinions, silent=table.silent)
 
 
 def calls_of(table: MarkTable, number: int, sides: Sides[Hashable]) -> list[tuple[Call, tuple[int, ...]]]:
