@@ -1,12 +1,9 @@
 """What makes two verdicts the same fault, and the incident that a verdict would be."""
 
 from shared.answer.diagnosis import Diagnosis, Finding
-from shared.answer.incidents import ENDED, Fingerprint, Incident, IncidentState
-from shared.answer.words import Verdict
+from shared.answer.incidents import DIED, Fingerprint, Incident, IncidentState
+from shared.answer.words import HAS_ENDED, Verdict
 from shared.rank_sets import fold
-
-_NOT_HUNG = "Not hung: it has ended: "
-"""How the headline of a diagnosis begins whose job has ended."""
 
 
 def fault_of(diagnosis: Diagnosis) -> Finding | None:
@@ -33,6 +30,7 @@ def fingerprint_of(finding: Finding, job: str, user: str | None) -> Fingerprint:
 
 def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint, *, trigger: str) -> Incident:
     """Return the incident to report to the store, which gives it its id and times."""
+    died = diagnosis.state == "finished"
     hosts = sorted({culprit.host for culprit in finding.culprits if culprit.host is not None})
     return Incident(
         id="",
@@ -42,7 +40,7 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         kind=finding.kind,
         cause=finding.cause,
         certainty=finding.certainty,
-        headline=_headline_of(diagnosis),
+        headline=DIED + diagnosis.headline.rpartition(HAS_ENDED)[2].removesuffix(".") if died else diagnosis.headline,
         fingerprint=fingerprint,
         key=fingerprint.key,
         culprits=finding.culprits,
@@ -50,11 +48,6 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         opened_at="",
         seen_at="",
         still_since=finding.since,
+        died=died,
         trigger=trigger,
     )
-
-
-def _headline_of(diagnosis: Diagnosis) -> str:
-    """Return its headline; of a job that has ended, how it did: who reads "not hung" in an alarm reads no further."""
-    how = diagnosis.headline.removeprefix(_NOT_HUNG)
-    return diagnosis.headline if how == diagnosis.headline else ENDED + how.removesuffix(".")

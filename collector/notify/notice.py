@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from collector.notify.receivers import Include
 from shared.answer.diagnosis import Diagnosis, KernelEvidence, LogEvidence, Place
-from shared.answer.incidents import ENDED, Incident, IncidentChangeKind, IncidentEvent
+from shared.answer.incidents import DIED, Incident, IncidentChangeKind, IncidentEvent
 from shared.rank_sets import fold, unfold
 
 MOST_NAME = 200
@@ -29,8 +29,8 @@ _WORDS = {
     IncidentChangeKind.RESOLVED: "Resolved",
     IncidentChangeKind.FALSE_ALARM: "False alarm",
 }
-_WORDS_OF_ENDED = {IncidentChangeKind.OPENED: "Ended", IncidentChangeKind.REOPENED: "Ended again"}
-"""Of headlines that begin with `ENDED`."""
+_WORDS_OF_DEATHS = {IncidentChangeKind.OPENED: "Ended", IncidentChangeKind.REOPENED: "Ended again"}
+"""Of an incident that is a job's death."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def one_line(text: str, *, most: int = MOST_NAME) -> str:
 
 
 def _word(event: IncidentEvent) -> str:
-    words = {**_WORDS, **_WORDS_OF_ENDED} if event.incident.headline.startswith(ENDED) else _WORDS
+    words = {**_WORDS, **_WORDS_OF_DEATHS} if event.incident.died else _WORDS
     return words.get(event.kind, event.kind.value)
 
 
@@ -146,7 +146,7 @@ def _fault(facts: Mapping[str, str]) -> str:
 def _summary(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str], headline: str) -> str:
     job = f"{names['job']}: " if "job" in names else ""
     on = f"on {names['host']}; " if "host" in names else ""
-    what = headline.removeprefix("Hung: ").removeprefix(ENDED) or _fault(facts)  # not the same word twice
+    what = headline.removeprefix("Hung: ").removeprefix(DIED) or _fault(facts)  # not the same word twice
     return f"{opens_with}: {job}{what} ({on}{facts['certainty']}; cause {facts['cause']})"
 
 

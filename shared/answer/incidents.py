@@ -94,8 +94,8 @@ class IncidentChange(Contract):
     diagnosis: str | None = Field(default=None, description="Id of the diagnosis that showed it.")
 
 
-ENDED = "Ended: "
-"""How the headline begins of an incident whose job was not found hung before it died as a whole."""
+DIED = "Ended: "
+"""How the headline of a job's death begins: who reads "not hung" in an alarm reads no further."""
 
 
 class Incident(Contract):
@@ -120,6 +120,11 @@ class Incident(Contract):
     still_since: str | None = Field(default=None, description="Since when no rank that waits in it had gone on.")
     job_ended: bool = Field(
         default=False, description="Whether the job had ended by then: it is open until that job runs again."
+    )
+    died: bool = Field(
+        default=False,
+        description="Whether the fault is that the job died as a whole, without being found hung before: "
+        "the headline tells how.",
     )
     trigger: str = Field(default="", description="What made the collector look, in words.")
     times_seen: int = Field(default=1, description="Diagnoses that showed it.")

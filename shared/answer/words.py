@@ -62,3 +62,7 @@ class Certainty(StrEnum):
     """Two independent weaker sources agree."""
     SUSPECTED = "suspected"
     """One weaker source, or a tie."""
+
+
+HAS_ENDED = "it has ended: "
+"""What a headline says of a job of which no rank is left, before it says how."""

@@ -9,7 +9,7 @@ from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
-from shared.answer.words import Verdict
+from shared.answer.words import HAS_ENDED, Verdict
 from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Exited
@@ -76,7 +76,7 @@ def ended_in_words(roster: Roster) -> str:
         how.setdefault(_exit_in_words(view.exited), []).append(view.rank)
     told = "; ".join(f"{ranks_in_words(ranks)} {text}" for text, ranks in list(how.items())[:_MOST_EXITS])
     more = f"; and {counted(len(how) - _MOST_EXITS, 'other way')}" if len(how) > _MOST_EXITS else ""
-    return f"it has ended: {told}{more}"
+    return f"{HAS_ENDED}{told}{more}"
 
 
 def _exit_in_words(exited: Exited | None) -> str:

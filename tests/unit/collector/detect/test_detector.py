@@ -318,6 +318,7 @@ def test_incident_of_a_job_that_was_killed_stands() -> None:
     alarm = one.answer(dead())
     assert alarm is not None and alarm.diagnoses == ("dead",) and alarm.incident.job_ended
     assert (alarm.incident.kind, alarm.incident.culprits) == (Kind.RANK_EXITED, ())
+    assert alarm.incident.died
     assert alarm.incident.headline == "Ended: ranks 0-3 killed by signal 9; when last seen, …"
     one.detector.opened(DEMO, "i1", one.now, job_ended=True)
     assert one.over(after=60.0) == "" and one.asked() == "" and one.state is JobState.ENDED

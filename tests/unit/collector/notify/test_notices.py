@@ -233,7 +233,7 @@ def test_what_is_told_of_a_change(tmp_path: Path) -> None:
 
 def test_job_that_died_as_a_whole_is_not_said_to_hang() -> None:
     """It was not found hung; what of it is over is said as of every other."""
-    dead = incident("demo").model_copy(update={"headline": "Ended: ranks 0-3 killed by signal 9", "job_ended": True})
+    dead = incident("demo").model_copy(update={"headline": "Ended: ranks 0-3 killed by signal 9", "died": True})
     said = {}
     for kind in (IncidentChangeKind.OPENED, IncidentChangeKind.REOPENED, IncidentChangeKind.RESOLVED):
         event = IncidentEvent(id=7, at=AT, kind=kind, incident=dead)
