@@ -48,7 +48,7 @@ def _index(wheels: Sequence[Wheel], targets: Sequence[Target]) -> bytes:
 def _write(target: Path, members: dict[str, bytes]) -> None:
     memory = io.BytesIO(_SHEBANG)
     memory.seek(0, os.SEEK_END)
-    with zipfile.ZipFile(memory, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(memory, "a", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted(members.items()):
             archive.writestr(zipfile.ZipInfo(name, _FIXED_DATE), data, zipfile.ZIP_DEFLATED)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,8 @@ from pathlib import Path
 import psutil
 import psycopg
 
+from tests.build.processes.memory_files import in_memory
+
 START_SECONDS = 60
 
 
@@ -72,8 +74,11 @@ def find_binaries() -> Path | None:
 
 @contextmanager
 def running_postgres(binaries: Path) -> Iterator[Postgres]:
-    """Start a server that keeps nothing beyond the block. It refuses to be root, so that root starts it as nobody."""
-    folder = Path(tempfile.mkdtemp(prefix="unhang-pg-"))
+    """Start a server that keeps nothing beyond the block. It refuses to be root, so that root starts it as nobody.
+
+    Each database is three hundred files.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="unhang-pg-", dir=in_memory()))
     user = None
     if os.geteuid() == 0:
         user = "nobody"

@@ -1,13 +1,19 @@
 """Schemas of what the Prometheus operator takes, from its own CustomResourceDefinitions, as a package carries them."""
 
+import json
+import os
 from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 
+from tests.build.processes.commands import REPOSITORY
 from tests.system.deploy.kustomizations import Manifest
 
 GROUP = "monitoring.coreos.com/v1"
+_PACKAGE = "cloudcoil.models.prometheus-operator"
 _KINDS = ("PodMonitor", "PrometheusRule")
 
 
@@ -20,11 +26,21 @@ def validate_monitoring(manifest: Manifest) -> None:
 
 @cache
 def _validator(kind: str) -> jsonschema.Draft202012Validator:
-    """The package takes three seconds to import: not done where tests are only listed."""
+    assert kind in _KINDS
+    file = REPOSITORY / "build" / "schemas" / f"{_PACKAGE}-{version(_PACKAGE)}" / f"{kind}.json"
+    if not file.exists():
+        _make(kind, file)
+    return jsonschema.Draft202012Validator(_strict(json.loads(file.read_text(encoding="utf-8"))))
+
+
+def _make(kind: str, file: Path) -> None:
+    """Keep a schema for the next time: the package takes three seconds to import."""
     import cloudcoil.models.prometheus_operator.v1 as operator
 
-    assert kind in _KINDS
-    return jsonschema.Draft202012Validator(_strict(getattr(operator, kind).model_json_schema(by_alias=True)))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(getattr(operator, kind).model_json_schema(by_alias=True)), encoding="utf-8")
+    draft.replace(file)
 
 
 def _strict(schema: Any) -> Any:

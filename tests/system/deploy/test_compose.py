@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -142,6 +143,11 @@ class Box:
                 process.send_signal(signal.SIGTERM)
                 process.wait(30)
 
+    def listens(self, name: str) -> bool:
+        """Does anything listen where the service is to? To ask that costs less than the check of its health."""
+        with socket.socket() as asking:
+            return asking.connect_ex(("127.0.0.1", self.ports[name])) == 0
+
     def healthy(self, name: str) -> bool:
         """Run the check of a service's health."""
         _, _, *words = services()[name]["healthcheck"]["test"]
@@ -188,6 +194,7 @@ def test_its_commands_find_the_rank_that_hangs(tmp_path: Path) -> None:
             stack.enter_context(box.running(name, **seen, **here))
         stack.enter_context(box.running("collector"))
         for name in ("agent-a", "agent-b", "collector"):
+            wait_until(f"{name} does not listen", partial(box.listens, name))
             wait_until(f"{name} is not healthy", partial(box.healthy, name))
         wait_for_steps(tmp_path)
         (question,) = re.findall(r"^#   (curl .*)$", TEXT, re.MULTILINE)

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
+from tests.build.processes.memory_files import in_memory
 from tests.system.deploy.units import REPOSITORY, RUN_SECONDS, SYSTEMD
 
 DOCKERFILE = REPOSITORY / "deploy" / "container" / "Dockerfile"
@@ -81,16 +82,23 @@ def test_extras_that_are_installed_exist(document: Path) -> None:
     assert set(asked.split(",")) <= project["optional-dependencies"].keys()
 
 
+@pytest.fixture
+def builder() -> Iterator[Path]:
+    """A folder for some thousand files."""
+    with tempfile.TemporaryDirectory(prefix="unhang-builder-", dir=in_memory()) as folder:
+        yield Path(folder)
+
+
 @pytest.mark.slow
-def test_build_commands_work_on_what_is_copied(tmp_path: Path) -> None:
+def test_build_commands_work_on_what_is_copied(builder: Path) -> None:
     """The RUN lines of the build stage, run in a folder that holds what the COPY lines put there, and no more."""
-    source, target = tmp_path / "src", tmp_path / "opt"
+    source, target = builder / "src", builder / "opt"
     source.mkdir()
     for name, value in instructions("build"):
         if name == "COPY":
             _copy(value.split(), source)
         elif name == "RUN":
-            script = value.replace("python -m venv /opt/unhang", _venv(tmp_path)).replace("/opt/unhang", str(target))
+            script = value.replace("python -m venv /opt/unhang", _venv(builder)).replace("/opt/unhang", str(target))
             done = subprocess.run(
                 ("bash", "-euc", script),
                 cwd=source,

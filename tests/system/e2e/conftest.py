@@ -33,7 +33,7 @@ def training(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     directory = tmp_path_factory.mktemp("training")
     with ClusterJob(
         "healthy", cluster, directory=directory, name="training", launch=one_rendezvous(29501),
-        environment={"UNHANG_TEST_STEP_SECONDS": "0.2"},
+        environment={"UNHANG_TEST_STEP_SECONDS": "0.4"},
     ) as job:  # fmt: skip
         yield job
 

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import psutil
 
-from agent.deadline import Deadline, ThreadPool
+from agent.agent import Agent
+from agent.deadline import Deadline
 from agent.find.choose_ranks import Rank
-from agent.look.node import Node
 from agent.proc.procfs import ProcFs
+from cli.sources.agent_here import local_settings
 from cli.sources.one_box import ask
 from collector.gather.sweep import sweep
 from collector.gather.swept import Sweep
@@ -35,6 +36,22 @@ _NO_RECORD = Missing(source="recorder", reason=Reason.NOT_ENABLED, detail="left 
 _INTERVAL_SECONDS = 6.0
 
 
+class OfOneJob(ProcFs):
+    """The processes that one command has started: of all others an agent that is new would search the memory first."""
+
+    def __init__(self, mark: str, first: int) -> None:
+        """`mark` is in their environment, where they have not overwritten that; `first` is the command's own."""
+        super().__init__()
+        self._mark, self._first = mark.encode(), first
+
+    def pids(self) -> list[int]:
+        """Return their ids."""
+        below: set[int] = set()
+        with suppress(psutil.NoSuchProcess):
+            below = {child.pid for child in psutil.Process(self._first).children(recursive=True)}
+        return sorted(below.union(marked(self._mark)))
+
+
 class Launched(NamedTuple):
     """A job whose ranks have said that they are about to reach their last step."""
 
@@ -42,10 +59,11 @@ class Launched(NamedTuple):
     """By rank, as the program itself has it; in a namespace of their own the numbers are others outside."""
     mark: str
     output: Path
+    agent: Agent
 
     def found(self) -> dict[int, Rank]:
         """Return the job's ranks by number, once as many are found as there are."""
-        node = Node(ProcFs(), "here", ThreadPool())
+        node = self.agent.node
         until = time.monotonic() + START_SECONDS
         while True:
             mine = set(marked(self.mark.encode()))
@@ -53,6 +71,11 @@ class Launched(NamedTuple):
             if len(ranks) >= len(self.pids) or time.monotonic() > until:
                 assert len({rank.identity.rank for rank in ranks}) == len(ranks), ranks
                 return {rank.identity.rank: rank for rank in ranks}
+
+    def judged(self, name: str, *, patience_seconds: float = 0.0) -> Sweep:
+        """Diagnose it as `unhang diagnose` does on one box, with looks so far apart that a young wait counts."""
+        question = Question(job=name, interval_seconds=_INTERVAL_SECONDS, patience_seconds=patience_seconds)
+        return ask(partial(sweep, question), self.agent)
 
 
 @contextmanager
@@ -63,8 +86,12 @@ def launched(
     ranks: int = 2,
     probe: bool = True,
     env: Mapping[str, str] | None = None,
+    beside_all: bool = False,
 ) -> Iterator[Launched]:
-    """Run a job until the block ends. `folder` receives its output and the words of its ranks."""
+    """Run a job until the block ends. `folder` receives its output and the words of its ranks.
+
+    `beside_all`: the agent that looks at it sees whatever else runs here, too.
+    """
     mark, said, output = uuid.uuid4().hex, folder / "said", folder / "output"
     said.touch()
     said.chmod(0o666)
@@ -76,8 +103,10 @@ def launched(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
+    procfs = None if beside_all else OfOneJob(f"{MARK}={mark}", process.pid)
     try:
-        yield Launched(_wait(process, said, output, ranks), f"{MARK}={mark}", output)
+        pids = _wait(process, said, output, ranks)
+        yield Launched(pids, f"{MARK}={mark}", output, Agent(local_settings(), procfs))
     finally:
         _end(process, f"{MARK}={mark}".encode())
 
@@ -106,12 +135,6 @@ def _end(process: "subprocess.Popen[bytes]", entry: bytes) -> None:
         for pid in left:
             kill(pid, entry)
         time.sleep(0.01)
-
-
-def judged(job: str, *, patience_seconds: float = 0.0) -> Sweep:
-    """Diagnose a job as `unhang diagnose` does on one box, with looks so far apart that a young wait counts."""
-    question = Question(job=job, interval_seconds=_INTERVAL_SECONDS, patience_seconds=patience_seconds)
-    return ask(partial(sweep, question))
 
 
 def without_records(swept: Sweep) -> Diagnosis:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.build.processes.ports import free_port
 from tests.system.frameworks.environments import python_with
-from tests.system.frameworks.launched import PROGRAMS, assert_named, judged, launched
+from tests.system.frameworks.launched import PROGRAMS, assert_named, launched
 from tests.system.frameworks.test_launchers import assert_found_and_named
 
 RAY = {"RAY_AUTH_MODE": "disabled", "RAY_raylet_start_wait_time_s": "120", "RAY_DISABLE_METRICS_COLLECTION": "1"}
@@ -51,7 +51,7 @@ def test_torchft(tmp_path: Path) -> None:
         found = job.found()
         assert {(rank.identity.launcher, rank.identity.world_size) for rank in found.values()} == {("torchrun", 2)}
         (name,) = {rank.identity.job for rank in found.values()}
-        assert_named(judged(str(name)).diagnosis)
+        assert_named(job.judged(str(name)).diagnosis)
 
 
 def test_remote_calls(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_remote_calls(tmp_path: Path) -> None:
     """
     with launched((*torchrun(sys.executable, ranks=3), str(PROGRAMS / "remote_calls.py")), tmp_path, ranks=3) as job:
         (name,) = {rank.identity.job for rank in job.found().values()}
-        assert_named(judged(str(name), patience_seconds=30.0).diagnosis)
+        assert_named(job.judged(str(name), patience_seconds=30.0).diagnosis)
 
 
 @pytest.mark.needs("mpirun")

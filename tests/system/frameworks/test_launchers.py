@@ -17,9 +17,9 @@ from agent.sources.logs.logs_source import own_pid
 from shared.wire.trace import Trace
 from tests.build.processes.ports import free_port
 from tests.system.frameworks.environments import python_with
-from tests.system.frameworks.launched import PROGRAMS, Launched, assert_named, judged, launched, without_records
+from tests.system.frameworks.launched import PROGRAMS, Launched, assert_named, launched, without_records
 
-# Steady: an agent that has just started searches every process with PyTorch here, the other tests' too.
+# Steady: one agent here searches the other tests' processes, too, of which each may have PyTorch.
 pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.steady]
 
 NOBODY = 65_534
@@ -34,7 +34,7 @@ def assert_found_and_named(job: Launched, *, name: str | None = None, recorded: 
     assert {rank.identity.world_size for rank in found.values()} == {len(job.pids)}
     (seen,) = {rank.identity.job for rank in found.values()}
     assert seen is not None and name in (None, seen)
-    swept = judged(seen)
+    swept = job.judged(seen)
     assert_named(swept.diagnosis)
     assert_named(without_records(swept))
     records = [rank for node in swept.snapshots for rank in node.ranks if isinstance(rank.recorder, Trace)]
@@ -50,12 +50,12 @@ def python(program: str, *arguments: str, packages: Sequence[str] = ()) -> tuple
 @pytest.mark.root
 @pytest.mark.needs("setpriv")
 def test_spawned_as_in_the_tutorial_by_another_user(tmp_path: Path) -> None:
-    """`mp.spawn`, by a user who is not the one who asks."""
+    """`mp.spawn`, by a user who is not the one who asks, beside all that other tests run."""
     port = str(free_port())
     # Where the tests' Python lies in root's home, nobody else reaches it otherwise.
     may_read = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
     become = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *may_read)
-    with launched((*become, *python("ddp_tutorial.py", port)), tmp_path) as job:
+    with launched((*become, *python("ddp_tutorial.py", port)), tmp_path, beside_all=True) as job:
         assert_found_and_named(job, name=f"localhost:{port}")
 
 

@@ -1,8 +1,11 @@
 """The gate holds with the oldest libraries that an install may bring, too."""
 
+import fcntl
 import json
+import shutil
 import sys
 import tomllib
+from collections.abc import Sequence
 
 import pytest
 from packaging.requirements import Requirement
@@ -45,16 +48,28 @@ def _lowest_of(requirement: Requirement) -> tuple[str, Version]:
 
 
 @pytest.fixture(scope="module")
-def oldest(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with the lowest versions, which borrows all else."""
-    environment = make_environment(tmp_path_factory.mktemp("oldest") / "environment")
-    pip = (sys.executable, "-m", "pip", "--python", str(environment.folder / "bin" / "python"))
+def oldest() -> Environment:
+    """An environment with the lowest versions, which borrows all else; made once for a checkout, in build/lowest."""
     pins = [f"{name}=={version}" for name, version in lowest().items()]
     pins += [f"{name}=={version}" for name, version in BROUGHT.items()]
+    folder = REPOSITORY / "build" / "lowest"
+    folder.mkdir(parents=True, exist_ok=True)
+    made, wanted = folder / "made", f"{sys.executable} {' '.join(sorted(pins))}"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists() or made.read_text(encoding="utf-8") != wanted:
+            made.unlink(missing_ok=True)
+            shutil.rmtree(folder / "environment", ignore_errors=True)
+            _install(make_environment(folder / "environment"), pins)
+            made.write_text(wanted, encoding="utf-8")
+    return Environment(folder / "environment")
+
+
+def _install(environment: Environment, pins: Sequence[str]) -> None:
+    pip = (sys.executable, "-m", "pip", "--python", str(environment.folder / "bin" / "python"))
     options = ("--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary=:all:", "--no-deps")
     run_here(*pip, "install", *options, *pins)
     lend_libraries(environment)
-    return environment
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from collector.files.read_directory import read_directory
 from deploy.zipapp.targets import PYTHONS
 from shared import VERSION
 from shared.wire.stacks import Stacks
+from tests.build.processes.memory_files import in_memory
 from tests.system.packaging.environments import RUN_SECONDS
 
 MOST_BYTES = 32 * 2**20
@@ -24,12 +26,11 @@ BARE = (str(Path(sys.executable).resolve()), "-I", "-S")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    """Where the archive lays itself out; at the end of each test nothing is left there."""
-    folder = tmp_path / "place"
-    folder.mkdir()
-    yield folder
-    assert list(folder.iterdir()) == []
+def place() -> Iterator[Path]:
+    """Where the archive lays itself out, a thousand files; at the end of each test nothing is left there."""
+    with tempfile.TemporaryDirectory(prefix="unhang-place-", dir=in_memory()) as folder:
+        yield Path(folder)
+        assert os.listdir(folder) == []
 
 
 def run(zipapp: Path, place: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[bytes]:

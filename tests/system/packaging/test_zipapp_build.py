@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
+from collections.abc import Iterator
 from email import message_from_bytes
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from packaging.requirements import Requirement
 
 from deploy.zipapp.targets import ALL, Target, UnknownTarget, describe, parse_targets
 from deploy.zipapp.wheels import LIST, Unusable, check_list, needed, normal, read_list
+from tests.build.processes.memory_files import in_memory
 from tests.system.packaging.environments import REPOSITORY
 
 FETCHED = REPOSITORY / "build" / "zipapp-wheels"
@@ -113,9 +116,13 @@ def test_words_that_name_no_target(word: str) -> None:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout() -> Iterator[Path]:
     """A fresh checkout, without what git does not know."""
-    folder = tmp_path / "checkout"
+    with tempfile.TemporaryDirectory(prefix="unhang-checkout-", dir=in_memory()) as folder:
+        yield _copied(Path(folder) / "checkout")
+
+
+def _copied(folder: Path) -> Path:
     ignored = shutil.ignore_patterns(
         "__pycache__", ".git", ".venv", "build", "dist", "tests", "bench-results", ".*cache"
     )

@@ -143,10 +143,10 @@ def test_eight_thousand_ranks_are_answered_within_a_second(
             browser.open(here)
             browser.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
             painted.append(browser.script("return performance.getEntriesByName('first-contentful-paint')[0].startTime"))
-            assert "rank 4711" in browser.text(".who") and "unhang" in browser.text(".now code")
-            assert browser.one(".axis0 .grid").is_displayed() and browser.one("table.lanes").is_displayed()
-            quiet(browser, service)
         assert min(painted) < 1000, painted
+        assert "rank 4711" in browser.text(".who") and "unhang" in browser.text(".now code")
+        assert browser.one(".axis0 .grid").is_displayed() and browser.one("table.lanes").is_displayed()
+        quiet(browser, service)
         again = httpx.get(here, headers={"Accept": "text/html"}, trust_env=False, timeout=60.0)
         assert len(gzip.compress(again.content)) < 150 * 1024
         browser.open("about:blank")  # its connections end before the collector does

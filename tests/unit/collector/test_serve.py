@@ -105,7 +105,7 @@ def test_ends_though_somebody_else_writes_to_its_store(nursery: Nursery, tmp_pat
     ):
         other.execute("BEGIN IMMEDIATE")
         with suppress(httpx.ReadTimeout):
-            httpx.post(f"{url}/v1/jobs/any/diagnoses", timeout=0.5, trust_env=False)
+            httpx.post(f"{url}/v1/jobs/any/diagnoses", timeout=0.5, trust_env=False, verify=False)
         begun = time.monotonic()  # SIGTERM ends it without waiting for threads, except in the command line
         assert nursery.end(pid, signal.SIGINT) in (0, signal.SIGINT)
         assert time.monotonic() - begun < 25
@@ -115,7 +115,7 @@ def test_ends_though_no_name_server_answers(tmp_path: Path) -> None:
     """A source's name is being looked up, which nothing can cut short: that thread is left behind."""
     ways = {"http_sd": "http://sd.example/agents", "discovery_deadline_seconds": 0.5}
     with running(tmp_path, before=_WITHOUT_NAME_SERVER, **ways) as (url, process):
-        told = httpx.get(f"{url}/healthz", trust_env=False).json()["trouble"]
+        told = httpx.get(f"{url}/healthz", trust_env=False, verify=False).json()["trouble"]
         assert told["reason"] == "timed_out"
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=25) in (0, -signal.SIGINT)
@@ -125,7 +125,7 @@ def test_events_that_are_followed_end_with_it(tmp_path: Path) -> None:
     """`unhang watch` holds nothing up, and leaves no stack trace in the journal."""
     with (
         running(tmp_path) as (url, process),
-        httpx.stream("GET", f"{url}/v1/events", timeout=30, trust_env=False) as following,
+        httpx.stream("GET", f"{url}/v1/events", timeout=30, trust_env=False, verify=False) as following,
     ):
         lines = following.iter_lines()
         assert next(lines) == "retry: 2000"
@@ -138,11 +138,13 @@ def test_killed_collector_starts_again_with_what_it_had(nursery: Nursery, tmp_pa
     """After a SIGKILL the next one opens the store and lists the diagnoses."""
     flags = {"agents": "http://127.0.0.1:9", "looks": 1, "interval_seconds": 0}
     with forked(nursery, tmp_path, **flags) as (url, pid):
-        made = httpx.post(f"{url}/v1/jobs/any/diagnoses", params={"wait": 20}, timeout=30, trust_env=False)
+        made = httpx.post(
+            f"{url}/v1/jobs/any/diagnoses", params={"wait": 20}, timeout=30, trust_env=False, verify=False
+        )
         assert made.json()["verdict"] == "cannot_tell"
         assert nursery.end(pid, signal.SIGKILL) == signal.SIGKILL
     with forked(nursery, tmp_path, **flags) as (url, _):
-        listed = httpx.get(f"{url}/v1/diagnoses", trust_env=False).json()["diagnoses"]
+        listed = httpx.get(f"{url}/v1/diagnoses", trust_env=False, verify=False).json()["diagnoses"]
     assert [each["id"] for each in listed] == [made.json()["id"]]
 
 

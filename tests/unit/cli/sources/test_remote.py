@@ -11,7 +11,7 @@ import pytest
 
 from cli.sources.aspects import TREE, logs
 from cli.sources.job_source import JobChoice, Wanted
-from cli.sources.remote import Remote
+from cli.sources.remote import Remote, client_options
 from collector.align.expected import Expected
 from collector.keep.bundle import write_bundle
 from collector.keep.kept import Kept
@@ -221,6 +221,13 @@ def test_urls_that_are_none(url: str) -> None:
     """They are quoted in the complaint."""
     with pytest.raises(InvalidSettings, match="not a collector's URL"):
         Remote.at(url, None)
+
+
+@pytest.mark.parametrize("url", ["https://head", "HTTPS://head:8470/unhang/", "http://head", "head:8470"])
+def test_certificates_are_verified_wherever_there_are_any(url: str) -> None:
+    """However the scheme is spelled; for plain HTTP no authorities are read."""
+    options = client_options(url, None)
+    assert options["verify"] is (httpx.URL(options["base_url"]).scheme == "https")
 
 
 def test_a_name_that_is_no_text() -> None:

@@ -124,7 +124,9 @@ def in_background(question: Callable[[], httpx.Response]) -> Callable[[], httpx.
 
 def post(url: str, *, wait: float = 30.0) -> httpx.Response:
     """Ask a real collector."""
-    return httpx.post(f"{url}/v1/jobs/{JOB}/diagnoses", params={"wait": wait}, timeout=60, trust_env=False)
+    return httpx.post(
+        f"{url}/v1/jobs/{JOB}/diagnoses", params={"wait": wait}, timeout=60, trust_env=False, verify=False
+    )
 
 
 def test_replica_killed_in_mid_sweep(nursery: Nursery, postgres: Postgres) -> None:
@@ -143,7 +145,7 @@ def test_replica_killed_in_mid_sweep(nursery: Nursery, postgres: Postgres) -> No
         killed_at = time.monotonic()
         assert answer().json()["verdict"] == "hung"
         assert time.monotonic() - killed_at < 30
-        old = httpx.get(f"{two}{begun.headers['location']}", trust_env=False)
+        old = httpx.get(f"{two}{begun.headers['location']}", trust_env=False, verify=False)
         assert (old.status_code, answer().json()["id"] != begun.json()["id"]) == (410, True)
 
 
@@ -163,7 +165,7 @@ def test_replica_that_was_frozen_follows_the_one_that_took_over(nursery: Nursery
         time.sleep(2 * LEASE_SECONDS)
         os.kill(pid, signal.SIGCONT)
         assert early().json()["id"] == late().json()["id"] != begun.json()["id"]
-        listed = httpx.get(f"{one}/v1/diagnoses", trust_env=False).json()["diagnoses"]
+        listed = httpx.get(f"{one}/v1/diagnoses", trust_env=False, verify=False).json()["diagnoses"]
         assert len(listed) == 1
 
 
@@ -178,13 +180,13 @@ def test_store_that_fails_costs_the_keeping_and_not_the_verdict(nursery: Nursery
         began = time.monotonic()
         unkept = post(one)
         took_seconds = time.monotonic() - began
-        ill = httpx.get(f"{one}/healthz", trust_env=False)
-        again = httpx.get(f"{one}{unkept.headers['location']}", trust_env=False)
-        metrics = httpx.get(f"{one}/metrics", trust_env=False).text
+        ill = httpx.get(f"{one}/healthz", trust_env=False, verify=False)
+        again = httpx.get(f"{one}{unkept.headers['location']}", trust_env=False, verify=False)
+        metrics = httpx.get(f"{one}/metrics", trust_env=False, verify=False).text
         break_store(request, place, pid, broken=False)
         healed = post(one)
-        well = httpx.get(f"{one}/healthz", trust_env=False)
-        listed = httpx.get(f"{one}/v1/diagnoses", trust_env=False).json()["diagnoses"]
+        well = httpx.get(f"{one}/healthz", trust_env=False, verify=False)
+        listed = httpx.get(f"{one}/v1/diagnoses", trust_env=False, verify=False).json()["diagnoses"]
     assert unkept.json()["verdict"] == "hung"
     assert "not kept" in unkept.json()["next_steps"][-1]["text"]
     assert took_seconds < 30
@@ -213,7 +215,7 @@ def test_database_that_answers_nothing(nursery: Nursery, postgres: Postgres) -> 
             began = time.monotonic()
             unkept = post(one)
             took_seconds = time.monotonic() - began
-            ill = httpx.get(f"{one}/healthz", trust_env=False, timeout=20)
+            ill = httpx.get(f"{one}/healthz", trust_env=False, verify=False, timeout=20)
             began = time.monotonic()
             nursery.end(pid, signal.SIGTERM)
             ended_seconds = time.monotonic() - began

@@ -94,7 +94,7 @@ def test_a_name_that_is_not_on_the_list(service: Service, ours: Authority) -> No
 def test_what_is_no_tls(service: Service) -> None:
     """Plain HTTP, and rubbish."""
     with pytest.raises(httpx.TransportError):
-        httpx.get(service.plain_url(), trust_env=False)
+        httpx.get(service.plain_url(), trust_env=False, verify=False)
     with service.connection() as client:
         client.sendall(b"\0" * 1000)
         assert read(client) == b""
@@ -144,10 +144,10 @@ def test_addresses_that_are_not_allowed(tmp_path: Path) -> None:
     """They are turned away before anything is read."""
     with serving(tmp_path, allow_clients="10.0.0.0/8, 192.168.1.5") as service:
         with pytest.raises(httpx.TransportError):
-            httpx.get(service.plain_url(), trust_env=False)
+            httpx.get(service.plain_url(), trust_env=False, verify=False)
         assert service.lines(1)[0]["reason"] == "address_not_allowed"
     with serving(tmp_path / "..", allow_clients="127.0.0.0/8") as service:
-        assert httpx.get(service.plain_url(), trust_env=False).status_code == 200
+        assert httpx.get(service.plain_url(), trust_env=False, verify=False).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_large_request_in_the_first_flight_is_read_whole(service: Service, our
 def test_forwarded_addresses_are_not_believed(tmp_path: Path) -> None:
     """A local process cannot choose the name it is logged under."""
     with serving(tmp_path) as service:
-        answer = httpx.get(service.plain_url(), headers={"X-Forwarded-For": "10.9.9.9"}, trust_env=False)
+        answer = httpx.get(service.plain_url(), headers={"X-Forwarded-For": "10.9.9.9"}, trust_env=False, verify=False)
     assert answer.json() == {"client": "127.0.0.1"}
 
 
@@ -268,7 +268,7 @@ def test_refusals_behind_the_door_are_written_down_too(tmp_path: Path) -> None:
         def ask(token: str | None, size: int = 10) -> int:
             headers = {} if token is None else {"Authorization": f"Bearer {token}"}
             url = service.plain_url("/?secret=hunter2")
-            return httpx.post(url, json={"x": "y" * size}, headers=headers, trust_env=False).status_code
+            return httpx.post(url, json={"x": "y" * size}, headers=headers, trust_env=False, verify=False).status_code
 
         assert [ask(None), ask("wrong"), ask("right", 70_000), ask("right")] == [401, 401, 413, 200]
         lines = service.lines(3)
@@ -316,7 +316,7 @@ def test_head_that_is_too_large_is_refused_as_that(tmp_path: Path, token: str) -
 def test_head_that_is_too_large_at_once_is_refused_as_well(tmp_path: Path) -> None:
     """Where all of it came in one piece, the server has read it whole."""
     with serving(tmp_path) as service:
-        answer = httpx.get(service.plain_url(), headers={"X": "y" * 70_000}, trust_env=False)
+        answer = httpx.get(service.plain_url(), headers={"X": "y" * 70_000}, trust_env=False, verify=False)
         assert answer.status_code in (400, 431)
         assert [line["reason"] for line in service.lines(1)] == ["too_large"]
 
@@ -326,7 +326,7 @@ def test_who_hangs_up_without_a_word_is_nobody(service: Service) -> None:
     for _ in range(5):
         service.connection().close()
     with pytest.raises(httpx.TransportError):
-        httpx.get(service.plain_url(), trust_env=False)
+        httpx.get(service.plain_url(), trust_env=False, verify=False)
     assert [line["detail"] for line in service.lines(1)] == ["the client used plain HTTP; this service requires TLS"]
 
 
@@ -348,5 +348,5 @@ def test_answers_are_sent_at_once(
         if over_tls:
             get(service.url(), ours.files(ours.sign("collector.example")))
         else:
-            httpx.get(service.plain_url(), trust_env=False, timeout=60.0)
+            httpx.get(service.plain_url(), trust_env=False, verify=False, timeout=60.0)
     assert len(options) == 1 and options[0]

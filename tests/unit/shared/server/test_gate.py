@@ -1,7 +1,6 @@
 """No request is read further than its head before its token is known, and no body is read without a bound."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -21,12 +20,14 @@ async def endless(chunks: int) -> AsyncIterator[bytes]:
         yield b"x" * 16_384
 
 
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    token = tmp_path / "token"
+@pytest.fixture(scope="module")
+async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of one collector, which asks for a token."""
+    folder = tmp_path_factory.mktemp("collector")
+    token = folder / "token"
     token.write_text("right\n")
     token.chmod(0o600)
-    settings = CollectorSettings(agents="127.0.0.1:9", token_file=token, store=tmp_path / "store.sqlite")
+    settings = CollectorSettings(agents="127.0.0.1:9", token_file=token, store=folder / "store.sqlite")
     app = create_app(settings)
     transport = httpx.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://c") as client:

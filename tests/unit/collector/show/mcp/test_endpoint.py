@@ -393,7 +393,9 @@ def test_name_of_a_service_without_a_token(tmp_path: Path) -> None:
 def test_only_post(service: Service) -> None:
     """There are no sessions, so there is no stream to open and nothing to delete."""
     for method in ("GET", "DELETE"):
-        answer = httpx.request(method, service.plain_url("/mcp"), headers=_HEADERS, timeout=60.0, trust_env=False)
+        answer = httpx.request(
+            method, service.plain_url("/mcp"), headers=_HEADERS, timeout=60.0, trust_env=False, verify=False
+        )
         assert (answer.status_code, answer.headers["allow"]) == (405, "POST, OPTIONS")
 
 
