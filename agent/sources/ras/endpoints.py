@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from agent.errors import Gone, Unavailable, missing_for
 from agent.find.choose_ranks import Rank
+from agent.proc.socket_tables import holds_sockets
 from agent.sources.logs.logs_source import own_pid
 from agent.sources.look_context import LookContext
 from shared.errors import NotPermitted
@@ -68,6 +69,8 @@ def _address(text: str) -> Address:
 def _endpoint_of(rank: Rank, context: LookContext) -> RasAddress | None:
     """Return where the rank's own RAS thread listens; None where it does not."""
     pid = rank.stat.pid
+    if not holds_sockets(context.procfs, pid):
+        return None
     named = _PORT.fullmatch(rank.environment.get("NCCL_RAS_ADDR", ""))
     listening = context.sockets(pid).listening(PORT if named is None else int(named[1]))
     sockets = {f"socket:[{inode}]": address for inode, address in listening.items()}

@@ -110,9 +110,11 @@ class DebugServerFinder:
 
 def _own_ports(context: LookContext, pid: int) -> dict[int, tuple[int, str]]:
     """Return the TCP ports that a process alone listens on: port -> the socket's inode, and the host it is bound to."""
-    sockets = context.sockets(pid)
-    found = {}
-    for inode in _own_sockets(context.procfs, pid):
+    own = _own_sockets(context.procfs, pid)
+    if not own:
+        return {}
+    sockets, found = context.sockets(pid), {}
+    for inode in own:
         entry = sockets.get(inode)
         if entry is not None and entry.state == "LISTEN" and entry.kind.startswith("tcp"):
             host, _, port = entry.local.rpartition(":")

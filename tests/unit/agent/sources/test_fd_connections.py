@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from agent.deadline import Deadline
+from agent.proc.procfs import ProcFs
 from agent.proc.sock_diag import parse_answer, unix_peers
-from agent.proc.socket_tables import SocketEntry
+from agent.proc.socket_tables import SocketEntry, holds_sockets
 from agent.sources.fd_connections import leads_to_store
 from agent.sources.fds import FdsSource
+from agent.sources.look_context import LookContext
+from agent.sources.ras.endpoints import endpoints_of
+from agent.sources.recorder.debug_server import DebugServerFinder
 from shared.wire.snapshot import Fds, Holder, Socket
 from tests.build.processes.looking import ask_source, rank_of
-from tests.build.processes.processes import READY, running, until
+from tests.build.processes.processes import READY, SLEEP, running, until
 
 pytestmark = pytest.mark.ptrace
 
@@ -37,6 +42,20 @@ def tcp_of(pid: int, **environment: str) -> Socket:
 def ourselves() -> Holder:
     """Who runs this test."""
     return Holder(pid=os.getpid(), name=Path("/proc/self/comm").read_text().rstrip("\n"))
+
+
+def test_tables_are_read_for_whoever_holds_a_socket_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read TCP's takes 10 ms, whatever they hold."""
+    context, asked = LookContext(ProcFs(), "here"), list[int]()
+    sockets = context.sockets
+    monkeypatch.setattr(context, "sockets", lambda pid: asked.append(pid) or sockets(pid))
+    with running() as without, running("import socket\nkept = socket.socket()\n" + SLEEP) as holding:
+        pids = (without.pid, holding.pid)
+        assert [holds_sockets(ProcFs(), pid) for pid in pids] == [False, True]
+        for pid in pids:
+            assert DebugServerFinder().find(rank_of(pid), context, Deadline(5)) is None
+            assert endpoints_of([rank_of(pid)], context) == ({}, ())
+    assert set(asked) == {holding.pid}
 
 
 def test_connection_to_the_store_names_who_holds_the_other_end() -> None:
