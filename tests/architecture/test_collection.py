@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.import_graph import REPOSITORY, imports_of
 from tests.needed import packages
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
@@ -29,6 +28,13 @@ def test_collection_needs_no_programs(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
     assert "error" not in done.stdout.splitlines()[-1]
+
+
+def test_workers_do_not_import_torch() -> None:
+    """In a process that has PyTorch each `unhang` on its machine looks for a process group, which takes a second."""
+    files = (file for name in ("test_*.py", "conftest.py") for file in (REPOSITORY / "tests").rglob(name))
+    found = [str(one) for file in files for one in imports_of(file) if one.name.partition(".")[0] == "torch"]
+    assert found == []
 
 
 def folders(variable: str) -> set[Path]:

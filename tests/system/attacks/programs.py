@@ -26,13 +26,15 @@ SECRET = "line-that-only-its-owner-may-see"
 
 JOB = f"attack-{os.getpid()}"
 """Other tests may run beside these."""
+SETTINGS = {"host_name": "here", "beat_seconds": 0, "only_ranks": "0"}
+"""The agent is told to see the one rank that there is: it does not search the memory of all ranks of other tests."""
 
-LOOK = """
+LOOK = f"""
 import sys
 from agent.agent import Agent, RankFilter
 from agent.settings import AgentSettings
 from agent.sources.source import LookDepth
-agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
+agent = Agent(AgentSettings(**{SETTINGS}))
 for line in sys.stdin:
     print(agent.snapshot(RankFilter(job=line.strip()), LookDepth(full=True)).model_dump_json(), flush=True)
 agent.stop()
@@ -44,7 +46,7 @@ Ask = Callable[[], NodeSnapshot]
 
 def ask_root() -> NodeSnapshot:
     """Ask an agent of root's."""
-    agent = Agent(AgentSettings(host_name="here", beat_seconds=0))
+    agent = Agent(AgentSettings.model_validate(SETTINGS))
     try:
         return agent.snapshot(RankFilter(job=JOB), LookDepth(full=True))
     finally:
