@@ -28,9 +28,9 @@ def test_every_finding_and_every_verdict_without_one_has_a_command(name: str, so
         for command in commands:
             program, chosen, *words = shlex.split(command)
             if program == "unhang":
-                known = unhang.commands[chosen]
-                context = known.make_context(chosen, words)
-                assert isinstance(context, click.Context)
+                # With its parent, as always: a command keeps the option for help that it has been parsed with.
+                parent = unhang.make_context("unhang", [chosen])
+                assert isinstance(unhang.commands[chosen].make_context(chosen, words, parent=parent), click.Context)
             else:
                 assert program in ("kill", "ping", "kubectl", "rm")
 
