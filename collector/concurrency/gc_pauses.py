@@ -18,6 +18,9 @@ _OLDER = (20, 100)
 _TIDY_AFTER_SECONDS = 2.0
 """After a diagnosis, so that what is left of its looks does not lie about until the next one."""
 
+_RECENT, _ALL = 1, 2
+"""Generations. What a diagnosis leaves is recent: to find it takes a small part of a search among all."""
+
 
 def set_up() -> None:
     """Leave out of all searches what is there now: modules, settings, what lives as long as the process."""
@@ -35,8 +38,8 @@ class Garbage:
 
     @contextmanager
     def left_lying(self) -> Iterator[None]:
-        """Search hardly ever within, and thoroughly soon after, or before the next one where that is sooner."""
-        self._tidy()
+        """Search hardly ever within, and among all soon after. A next one before that waits for the recent alone."""
+        self._tidy(_RECENT)
         self._under_way += 1
         if gc.get_threshold()[0] == YOUNG:
             gc.set_threshold(_WHILE_LOOKING, *_OLDER)
@@ -45,12 +48,12 @@ class Garbage:
         finally:
             self._under_way -= 1
             self._left = True
-            asyncio.get_running_loop().call_later(_TIDY_AFTER_SECONDS, self._tidy)
+            asyncio.get_running_loop().call_later(_TIDY_AFTER_SECONDS, self._tidy, _ALL)
 
-    def _tidy(self) -> None:
+    def _tidy(self, generation: int) -> None:
         if self._under_way or not self._left:  # the last one collects: a search now would be among looks that stay
             return
         self._left = False
-        gc.collect()
+        gc.collect(generation)
         if gc.get_threshold()[0] == _WHILE_LOOKING:
             gc.set_threshold(YOUNG, *_OLDER)

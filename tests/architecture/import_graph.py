@@ -9,6 +9,9 @@ from typing import NamedTuple
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGES = ("agent", "cli", "collector", "shared")
 
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
+"""Where statements hold others."""
+
 
 class Import(NamedTuple):
     """One import: where it stands, what it names, and whether it runs when the module is loaded."""
@@ -63,15 +66,21 @@ def _closure(files: Iterable[Path], *, at_load: bool) -> tuple[Path, ...]:
 
 
 def _walk(file: Path, node: ast.AST, at_load: bool) -> Iterator[Import]:
-    for child in ast.iter_child_nodes(node):
+    for child in _statements_in(node):
         if isinstance(child, ast.Import):
             yield from (Import(file, child.lineno, alias.name, at_load) for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
             base = _base(file, child)
             yield from (Import(file, child.lineno, f"{base}.{alias.name}", at_load) for alias in child.names)
         else:
-            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             yield from _walk(file, child, at_load and not inside)
+
+
+def _statements_in(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements of a block, and its handlers and cases: expressions, most of a tree, import nothing."""
+    for field in _BLOCKS:
+        yield from getattr(node, field, ())
 
 
 def _base(file: Path, statement: ast.ImportFrom) -> str:
@@ -82,11 +91,12 @@ def _base(file: Path, statement: ast.ImportFrom) -> str:
     return ".".join((*package, *([statement.module] if statement.module else [])))
 
 
-def files_of(name: str) -> Iterator[Path]:
-    """Yield the files of ours that importing `name` loads: the module, and the packages above it."""
-    parts = name.split(".")
-    if parts[0] not in PACKAGES:
-        return
-    for length in range(1, len(parts) + 1):
-        path = REPOSITORY.joinpath(*parts[:length])
-        yield from (file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file())
+@cache
+def files_of(name: str) -> tuple[Path, ...]:
+    """Return the files of ours that importing `name` loads: the module, and the packages above it."""
+    package, _, _ = name.rpartition(".")
+    above = files_of(package) if package else ()
+    if name.partition(".")[0] not in PACKAGES:
+        return ()
+    path = REPOSITORY.joinpath(*name.split("."))
+    return (*above, *(file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()))

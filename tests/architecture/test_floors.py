@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ MOST_LINES = 345
 """Of one module. Past 300 it is mostly two; today's longest are the contract and the reader of dumps."""
 
 
+@cache
 def floor_of(file: Path) -> int:
     """Return the floor on which a file stands, 0 at the top."""
     name = file.relative_to(REPOSITORY).with_suffix("").as_posix()
@@ -54,10 +56,11 @@ def modules() -> list[Path]:
     return [file for package in PACKAGES for file in sources(package) if file.name != "__init__.py"]
 
 
-def imported_by(file: Path) -> set[Path]:
+@cache
+def imported_by(file: Path) -> frozenset[Path]:
     """Return the modules of ours that a file imports, wherever in it."""
     found = {ours for one in imports_of(file) for ours in files_of(one.name)}
-    return {ours for ours in found if ours.name != "__init__.py" and ours != file}
+    return frozenset(ours for ours in found if ours.name != "__init__.py" and ours != file)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -24,14 +24,15 @@ BANNED_ON_PAGES = re.compile(rf"{BANNED.pattern}|\b(?:[Ww]hoever|[Ss]omebody|[Aa
 
 def said_to_users(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of each string literal that is not a docstring, parts of f-strings joined."""
-    tree = ast.parse(source)
-    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
+    not_said: set[int] = set()
+    for node in ast.walk(ast.parse(source)):  # whoever holds a node comes before it
+        if isinstance(node, ast.Expr):
+            not_said.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            not_said.update(map(id, node.values))
             texts = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
             yield node.lineno, "".join(map(str, texts))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not {id(node)} & (statements | parts):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in not_said:
             yield node.lineno, node.value
 
 

@@ -113,8 +113,7 @@ class Job:
         done = False
         for rank in self.ranks.values():
             if rank.waiting and all(self._has_come(other, rank) for other in self._partners(rank)):
-                partners = {rank.rank, *self._partners(rank)}
-                for member in partners:
+                for member in {rank.rank, *self._partners(rank)}:
                     self.ranks[member].waiting = False
                     self.ranks[member].at += 1
                     self.ranks[member].rows[-1]["state"] = State.COMPLETED
@@ -122,9 +121,10 @@ class Job:
         return done
 
     def _partners(self, rank: Rank) -> tuple[int, ...]:
+        """Who must have come, of a group's members the rank itself too."""
         step = rank.steps[rank.at]
         if isinstance(step, Collective):
-            return tuple(member for member in self.groups[step.group] if member != rank.rank)
+            return self.groups[step.group]
         return (step.to if isinstance(step, Send) else step.from_ if isinstance(step, Recv) else rank.rank,)
 
     def _has_come(self, other_rank: int, rank: Rank) -> bool:

@@ -229,7 +229,7 @@ class _Engine:
             assert part.peer is not None
             alone = part.op == "send" and self.machine.eager_sends
             return frozenset() if alone else frozenset({part.peer})
-        everybody = frozenset(part.team.ranks)
+        everybody = part.team.everybody
         if self.machine.semantics is Semantics.NCCL or part.root is None:
             return everybody
         if part.op in ("broadcast", "scatter"):

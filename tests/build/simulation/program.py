@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 Shape = tuple[int, ...]
@@ -16,6 +17,17 @@ class Team:
     ranks: tuple[int, ...]
     role: str
     """What its siblings share: `tp`, `dp`. Known to the simulator whatever the description says."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.description, self.ranks, self.role))
+
+    @cached_property
+    def everybody(self) -> frozenset[int]:
+        return frozenset(self.ranks)
 
     def group_rank(self, rank: int) -> int:
         return self.ranks.index(rank)
@@ -162,7 +174,7 @@ def recv(team: Team, source: int, elements: int, line: int = 50) -> Operation:
 
 
 def numel(shapes: Sequence[Shape]) -> tuple[int, ...]:
-    return tuple(prod(shape) for shape in shapes)
+    return tuple(map(prod, shapes))
 
 
 def resized(call: Operation, more: int) -> Operation:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 from shared.wire.stacks import Frame
 from tests.build.simulation.program import Batch, Operation, Shape, Team
@@ -40,8 +41,7 @@ class Recorder:
         return int(self.version.partition(".")[2])
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry of a dump. Times are by the node's clock; 0: not known."""
 
     record_id: int

@@ -10,32 +10,32 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
-
 from tests.build.processes.commands import REPOSITORY
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+    from selenium.webdriver.remote.webelement import WebElement
 
 AXE_VERSION = "4.14.1"
 PATIENCE_SECONDS = 120.0
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
 _QUIET = ("data", "blob", "about", "chrome", "devtools")
 """Schemes of requests that leave no process."""
+_BY_CSS = "css selector"
+"""As WebDriver's specification names it."""
 
 
 class Browser:
     """A browser window of 1280 x 800, and its logs."""
 
-    def __init__(self, driver: webdriver.Chrome) -> None:
+    def __init__(self, driver: "Chrome") -> None:
+        from selenium.webdriver.support.ui import WebDriverWait  # selenium takes a time that listing the tests need not
+
         self.driver = driver
+        self.patience = WebDriverWait(driver, PATIENCE_SECONDS)
         self.resize()
 
     def resize(self, width: int = 1280, height: int = 800, *, dark: bool = False) -> None:
@@ -54,13 +54,13 @@ class Browser:
         self.asked(), self.complaints()
         self.driver.get(url)
 
-    def one(self, selector: str) -> WebElement:
+    def one(self, selector: str) -> "WebElement":
         """Return the first element that a CSS selector finds."""
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
+        return self.driver.find_element(_BY_CSS, selector)
 
-    def all(self, selector: str) -> list[WebElement]:
+    def all(self, selector: str) -> "list[WebElement]":
         """Return all elements that a CSS selector finds."""
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return self.driver.find_elements(_BY_CSS, selector)
 
     def text(self, selector: str = "body") -> str:
         """Return the visible text there."""
@@ -72,7 +72,7 @@ class Browser:
 
     def wait(self, condition: str) -> None:
         """Wait until an expression in the page is true."""
-        WebDriverWait(self.driver, PATIENCE_SECONDS).until(lambda driver: driver.execute_script(f"return {condition}"))
+        self.patience.until(lambda driver: driver.execute_script(f"return {condition}"))
 
     def choose(self, selector: str, shown: str) -> None:
         """Click there until what this shows is displayed: a busy browser loses clicks on what it has yet to paint."""
@@ -82,10 +82,13 @@ class Browser:
                 self.one(selector).click()
             return self.one(shown).is_displayed()
 
-        WebDriverWait(self.driver, PATIENCE_SECONDS).until(is_shown)
+        self.patience.until(is_shown)
 
     def press(self, key: str) -> bool:
         """Press one key, by selenium's name for it. Always true."""
+        from selenium.webdriver.common.action_chains import ActionChains
+        from selenium.webdriver.common.keys import Keys
+
         ActionChains(self.driver).send_keys(getattr(Keys, key)).perform()
         return True
 
@@ -133,15 +136,17 @@ def axe_core() -> str:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Run Chromium until the block ends."""
-    options = Options()
+    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+    options = ChromeOptions()
     for flag in _FLAGS:
         options.add_argument(flag)
     options.accept_insecure_certs = True  # the tests' own authority is no browser's
     options.binary_location = shutil.which("chromium") or ""
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     with TemporaryDirectory(prefix="chromium", ignore_cleanup_errors=True) as folder:  # it leaves its socket's behind
-        service = Service(shutil.which("chromedriver"), env={**os.environ, "TMPDIR": folder})
-        driver = webdriver.Chrome(options=options, service=service)
+        service = ChromeService(shutil.which("chromedriver"), env={**os.environ, "TMPDIR": folder})
+        driver = Chrome(options=options, service=service)
         driver.set_script_timeout(PATIENCE_SECONDS)
         try:
             yield Browser(driver)

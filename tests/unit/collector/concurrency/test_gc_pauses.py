@@ -53,6 +53,18 @@ async def test_diagnoses_one_after_the_other_do_not_pile_it_up() -> None:
         assert litter() is None
 
 
+async def test_what_is_old_is_searched_when_nobody_waits_for_it() -> None:
+    kept = Garbage()
+    with kept.left_lying():
+        old = _Ring()
+        litter = weakref.ref(old)
+        gc.collect()
+        del old
+    with kept.left_lying():
+        assert litter() is not None
+    await until(lambda: litter() is None)
+
+
 async def test_other_thresholds_are_left_alone() -> None:
     gc.set_threshold(700, 10, 10)
     with Garbage().left_lying():
