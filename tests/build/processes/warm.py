@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -30,7 +30,8 @@ from typing import IO, Any, NamedTuple
 
 from tests.build.processes.doors import Doors, take_order
 from tests.build.processes.namespaces import go_beside
-from tests.build.processes.parcels import pair, receive, send
+from tests.build.processes.parcels import receive, send
+from tests.build.processes.shared_servers import Clients, answer, connect
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 _GONE_SECONDS = 60.0
@@ -109,30 +110,11 @@ def _whole(file: IO[str]) -> str:
 
 
 class _Server:
-    """The process that forks, as its one client sees it. It ends with its client."""
+    """The process that forks, as one of its clients sees it: all workers of a run share it."""
 
     def __init__(self) -> None:
-        self._line, theirs = pair()
+        self._line = connect("tests.build.processes.warm", os.environ)
         self._turn = Lock()
-        with theirs:
-            self._process = subprocess.Popen(
-                (sys.executable, "-m", "tests.build.processes.warm", str(theirs.fileno())),
-                cwd=_REPOSITORY,
-                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._client = os.getpid()
-        atexit.register(self._end)
-
-    def _end(self) -> None:
-        """Let it go at the end of its client; forks of that have nothing to end."""
-        if os.getpid() == self._client:
-            self._line.close()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_GONE_SECONDS)
 
     def start(self, order: list[Any], streams: Sequence[int]) -> "Forked":
         """Start a command."""
@@ -216,7 +198,7 @@ def _import_all() -> None:
                 importlib.import_module(module.name)
 
 
-def serve(line: socket.socket) -> None:
+def serve(clients: Clients) -> None:
     """Fork for each command, and take statuses when asked. Returns in forks, as what is to run; else never."""
     _import_all()
     gc.collect()
@@ -225,40 +207,42 @@ def serve(line: socket.socket) -> None:
     doors = Doors()
     callers: set[int] = set()
     while True:
-        (first, *_), _, _ = select.select([line, *doors], [], [])
-        callers = {pid for pid in callers if not os.waitpid(pid, os.WNOHANG)[0]}
-        if first is not line:
-            caller, _ = first.accept()
-            with caller:
-                pid = os.fork()
-                if pid == 0:
-                    return _become(*take_order(caller))
-            callers.add(pid)
-            continue
         try:
-            order, streams = receive(line)
+            line = clients.next(doors)
         except EOFError:
             doors.close()
             os._exit(0)
+        callers = {pid for pid in callers if not os.waitpid(pid, os.WNOHANG)[0]}
+        if line in doors:
+            caller, _ = line.accept()
+            with caller:
+                pid = os.fork()
+                if pid == 0:
+                    clients.close()
+                    return _become(*take_order(caller))
+            callers.add(pid)
+            continue
+        order, streams = receive(line)
         if order == "script":
-            send(line, doors.open())
+            answer(line, doors.open())
             continue
         if isinstance(order, int):
             _, status, used = os.wait4(order, 0)
-            send(line, [os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime])
+            answer(line, [os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime])
             continue
         ours, theirs = os.pipe()
         pid = os.fork()
         if pid == 0:
-            for each in (line, *doors):
-                each.close()
+            clients.close()
+            for door in doors:
+                door.close()
             for end in (ours, theirs):
                 os.close(end)
             return _become(*order[:3], streams, most_bytes=order[3], beside=order[4])
         os.close(theirs)
         os.read(ours, 1)  # ends when it holds no socket of ours any more: who waits for its first one would see that
         handle = os.pidfd_open(pid)
-        send(line, pid, [handle])
+        answer(line, pid, [handle])
         for file in (ours, handle, *streams):
             os.close(file)
 
@@ -302,7 +286,7 @@ def _leave(left: SystemExit) -> None:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(Clients(socket.socket(fileno=int(sys.argv[1]))))
     try:
         importlib.import_module("cli.main").main()
     except SystemExit as left:
