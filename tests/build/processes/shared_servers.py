@@ -5,6 +5,7 @@ ends with its last client. Runs that are beside each other have servers of their
 niceness.
 """
 
+import atexit
 import errno
 import os
 import select
@@ -12,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +25,6 @@ from typing import Any
 from tests.build.processes.parcels import line, send
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
-_STARTED: list["subprocess.Popen[bytes]"] = []
-"""Nobody waits for them: others may still want them when the one who started them has ended."""
 
 
 def connect(module: str, environment: Mapping[str, str]) -> socket.socket:
@@ -36,6 +36,7 @@ def connect(module: str, environment: Mapping[str, str]) -> socket.socket:
         except ConnectionRefusedError:
             _start(module, environment)
         else:
+            atexit.register(ours.close)
             return ours
 
 
@@ -65,7 +66,8 @@ def _start(module: str, environment: Mapping[str, str]) -> None:
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
-    _STARTED.append(process)
+    # Not waited for at our end: others may still want it then.
+    threading.Thread(target=process.wait, daemon=True).start()
 
 
 class Clients:

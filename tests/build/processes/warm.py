@@ -59,7 +59,7 @@ def run(
     `beside`: a process in whose namespaces it runs.
     """
     with TemporaryFile("w+", errors="surrogateescape") as out, TemporaryFile("w+", errors="surrogateescape") as err:
-        order = [list(arguments), dict(environment), str(directory), None, beside]
+        order = _Order(arguments, dict(environment), str(directory), beside=beside)
         command = _server().start(order, (out.fileno(), err.fileno()))
         try:
             status = command.wait(seconds)
@@ -68,14 +68,20 @@ def run(
         return Done(status, _whole(out), _whole(err))
 
 
-def start(arguments: Sequence[str], *, environment: Mapping[str, str], streams: Sequence[int]) -> "Forked":
-    """Start `unhang` with these open files as its last standard streams; its input is empty where they are two."""
-    return _server().start([list(arguments), dict(environment), os.getcwd(), None, None], streams)
+def start(
+    arguments: Sequence[str], *, environment: Mapping[str, str], streams: Sequence[int], module: str = "cli.main"
+) -> "Forked":
+    """Start `unhang` with these open files as its last standard streams; its input is empty where they are two.
+
+    `module`: whose `main` is called.
+    """
+    return _server().start(_Order(arguments, dict(environment), os.getcwd(), module=module), streams)
 
 
 def start_beside(pid: int, arguments: Sequence[str], *, environment: Mapping[str, str], output: int) -> "Forked":
     """Start `unhang` in the namespaces of a process. It is the one child of what is given back, which ends with it."""
-    return _server().start([list(arguments), dict(environment), str(_REPOSITORY), None, pid], (output, output))
+    order = _Order(arguments, dict(environment), str(_REPOSITORY), beside=pid)
+    return _server().start(order, (output, output))
 
 
 @contextmanager
@@ -91,7 +97,7 @@ def started(
 
     `most_bytes`: of memory, as `ulimit -v` bounds it.
     """
-    order = [list(arguments), dict(environment), str(directory), most_bytes, None]
+    order = _Order(arguments, dict(environment), str(directory), most_bytes=most_bytes)
     command = _server().start(order, (output, output))
     try:
         yield command
@@ -109,6 +115,17 @@ def _whole(file: IO[str]) -> str:
     return file.read()
 
 
+class _Order(NamedTuple):
+    """What a fork is to become."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    directory: str
+    most_bytes: int | None = None
+    beside: int | None = None
+    module: str = "cli.main"
+
+
 class _Server:
     """The process that forks, as one of its clients sees it: all workers of a run share it."""
 
@@ -116,10 +133,10 @@ class _Server:
         self._line = connect("tests.build.processes.warm", os.environ)
         self._turn = Lock()
 
-    def start(self, order: list[Any], streams: Sequence[int]) -> "Forked":
+    def start(self, order: _Order, streams: Sequence[int]) -> "Forked":
         """Start a command."""
         pid, (handle,) = self.ask(order, streams)
-        return Forked(self, pid, handle, " ".join(order[0]))
+        return Forked(self, pid, handle, " ".join(order.arguments))
 
     def script(self) -> str:
         """Have it answer those who are not its client, each at a line of its own."""
@@ -198,8 +215,8 @@ def _import_all() -> None:
                 importlib.import_module(module.name)
 
 
-def serve(clients: Clients) -> None:
-    """Fork for each command, and take statuses when asked. Returns in forks, as what is to run; else never."""
+def serve(clients: Clients) -> str:
+    """Fork for each command, and take statuses when asked. Returns in forks, with the module to run; else never."""
     _import_all()
     gc.collect()
     gc.freeze()
@@ -219,7 +236,8 @@ def serve(clients: Clients) -> None:
                 pid = os.fork()
                 if pid == 0:
                     clients.close()
-                    return _become(*take_order(caller))
+                    called = take_order(caller)
+                    return _become(_Order(called.words, called.environment, called.directory), called.streams)
             callers.add(pid)
             continue
         order, streams = receive(line)
@@ -238,7 +256,7 @@ def serve(clients: Clients) -> None:
                 door.close()
             for end in (ours, theirs):
                 os.close(end)
-            return _become(*order[:3], streams, most_bytes=order[3], beside=order[4])
+            return _become(_Order(*order), streams)
         os.close(theirs)
         os.read(ours, 1)  # ends when it holds no socket of ours any more: who waits for its first one would see that
         handle = os.pidfd_open(pid)
@@ -247,26 +265,19 @@ def serve(clients: Clients) -> None:
             os.close(file)
 
 
-def _become(
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    directory: str,
-    streams: Sequence[int],
-    *,
-    most_bytes: int | None = None,
-    beside: int | None = None,
-) -> None:
-    if beside is not None:
-        go_beside(beside)
-    if most_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+def _become(order: _Order, streams: Sequence[int]) -> str:
+    if order.beside is not None:
+        go_beside(order.beside)
+    if order.most_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (order.most_bytes, order.most_bytes))
     for number, stream in enumerate(streams, start=3 - len(streams)):
         os.dup2(stream, number)
         os.close(stream)
-    os.chdir(directory)
+    os.chdir(order.directory)
     os.environ.clear()
-    os.environ.update(environment)
-    sys.argv[1:] = arguments
+    os.environ.update(order.environment)
+    sys.argv[1:] = order.arguments
+    return order.module
 
 
 def _leave(left: SystemExit) -> None:
@@ -286,8 +297,8 @@ def _leave(left: SystemExit) -> None:
 
 
 if __name__ == "__main__":
-    serve(Clients(socket.socket(fileno=int(sys.argv[1]))))
+    to_run = serve(Clients(socket.socket(fileno=int(sys.argv[1]))))
     try:
-        importlib.import_module("cli.main").main()
+        importlib.import_module(to_run).main()
     except SystemExit as left:
         _leave(left)
