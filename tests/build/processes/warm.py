@@ -53,13 +53,14 @@ def run(
     directory: Path,
     seconds: float,
     beside: int | None = None,
+    module: str = "cli.main",
 ) -> Done:
     """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then.
 
-    `beside`: a process in whose namespaces it runs.
+    `beside`: a process in whose namespaces it runs; `module`: whose `main` is called.
     """
     with TemporaryFile("w+", errors="surrogateescape") as out, TemporaryFile("w+", errors="surrogateescape") as err:
-        order = _Order(arguments, dict(environment), str(directory), beside=beside)
+        order = _Order(arguments, dict(environment), str(directory), beside=beside, module=module)
         command = _server().start(order, (out.fileno(), err.fileno()))
         try:
             status = command.wait(seconds)
