@@ -70,13 +70,19 @@ def run(
 
 
 def start(
-    arguments: Sequence[str], *, environment: Mapping[str, str], streams: Sequence[int], module: str = "cli.main"
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    streams: Sequence[int],
+    beside: int | None = None,
+    module: str = "cli.main",
 ) -> "Forked":
     """Start `unhang` with these open files as its last standard streams; its input is empty where they are two.
 
+    `beside`: a process in whose namespaces it runs, as the one child of what is given back, which ends with it;
     `module`: whose `main` is called.
     """
-    return _server().start(_Order(arguments, dict(environment), os.getcwd(), module=module), streams)
+    return _server().start(_Order(arguments, dict(environment), os.getcwd(), beside=beside, module=module), streams)
 
 
 def start_beside(pid: int, arguments: Sequence[str], *, environment: Mapping[str, str], output: int) -> "Forked":
