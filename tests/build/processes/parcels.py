@@ -13,8 +13,19 @@ def pair() -> tuple[socket.socket, socket.socket]:
     """Return both ends of a line."""
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in ends:
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+        _widen(end)
     return ends
+
+
+def line() -> socket.socket:
+    """Return an end of a line that is not connected yet; what accepts at a door that is one has lines like it."""
+    end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _widen(end)
+    return end
+
+
+def _widen(end: socket.socket) -> None:
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
 
 
 def send(line: socket.socket, value: Any, files: Sequence[int] = ()) -> None:

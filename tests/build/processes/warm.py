@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -30,7 +30,8 @@ from typing import IO, Any, NamedTuple
 
 from tests.build.processes.doors import Doors, take_order
 from tests.build.processes.namespaces import go_beside
-from tests.build.processes.parcels import pair, receive, send
+from tests.build.processes.parcels import receive, send
+from tests.build.processes.shared_servers import Clients, answer, connect
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 _GONE_SECONDS = 60.0
@@ -52,13 +53,14 @@ def run(
     directory: Path,
     seconds: float,
     beside: int | None = None,
+    module: str = "cli.main",
 ) -> Done:
     """Run `unhang` to its end, its output going to files; raises `subprocess.TimeoutExpired`, and ends it then.
 
-    `beside`: a process in whose namespaces it runs.
+    `beside`: a process in whose namespaces it runs; `module`: whose `main` is called.
     """
     with TemporaryFile("w+", errors="surrogateescape") as out, TemporaryFile("w+", errors="surrogateescape") as err:
-        order = [list(arguments), dict(environment), str(directory), None, beside]
+        order = _Order(arguments, dict(environment), str(directory), beside=beside, module=module)
         command = _server().start(order, (out.fileno(), err.fileno()))
         try:
             status = command.wait(seconds)
@@ -67,14 +69,26 @@ def run(
         return Done(status, _whole(out), _whole(err))
 
 
-def start(arguments: Sequence[str], *, environment: Mapping[str, str], streams: Sequence[int]) -> "Forked":
-    """Start `unhang` with these open files as its last standard streams; its input is empty where they are two."""
-    return _server().start([list(arguments), dict(environment), os.getcwd(), None, None], streams)
+def start(
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    streams: Sequence[int],
+    beside: int | None = None,
+    module: str = "cli.main",
+) -> "Forked":
+    """Start `unhang` with these open files as its last standard streams; its input is empty where they are two.
+
+    `beside`: a process in whose namespaces it runs, as the one child of what is given back, which ends with it;
+    `module`: whose `main` is called.
+    """
+    return _server().start(_Order(arguments, dict(environment), os.getcwd(), beside=beside, module=module), streams)
 
 
 def start_beside(pid: int, arguments: Sequence[str], *, environment: Mapping[str, str], output: int) -> "Forked":
     """Start `unhang` in the namespaces of a process. It is the one child of what is given back, which ends with it."""
-    return _server().start([list(arguments), dict(environment), str(_REPOSITORY), None, pid], (output, output))
+    order = _Order(arguments, dict(environment), str(_REPOSITORY), beside=pid)
+    return _server().start(order, (output, output))
 
 
 @contextmanager
@@ -90,7 +104,7 @@ def started(
 
     `most_bytes`: of memory, as `ulimit -v` bounds it.
     """
-    order = [list(arguments), dict(environment), str(directory), most_bytes, None]
+    order = _Order(arguments, dict(environment), str(directory), most_bytes=most_bytes)
     command = _server().start(order, (output, output))
     try:
         yield command
@@ -108,36 +122,28 @@ def _whole(file: IO[str]) -> str:
     return file.read()
 
 
+class _Order(NamedTuple):
+    """What a fork is to become."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    directory: str
+    most_bytes: int | None = None
+    beside: int | None = None
+    module: str = "cli.main"
+
+
 class _Server:
-    """The process that forks, as its one client sees it. It ends with its client."""
+    """The process that forks, as one of its clients sees it: all workers of a run share it."""
 
     def __init__(self) -> None:
-        self._line, theirs = pair()
+        self._line = connect("tests.build.processes.warm", os.environ)
         self._turn = Lock()
-        with theirs:
-            self._process = subprocess.Popen(
-                (sys.executable, "-m", "tests.build.processes.warm", str(theirs.fileno())),
-                cwd=_REPOSITORY,
-                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._client = os.getpid()
-        atexit.register(self._end)
 
-    def _end(self) -> None:
-        """Let it go at the end of its client; forks of that have nothing to end."""
-        if os.getpid() == self._client:
-            self._line.close()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_GONE_SECONDS)
-
-    def start(self, order: list[Any], streams: Sequence[int]) -> "Forked":
+    def start(self, order: _Order, streams: Sequence[int]) -> "Forked":
         """Start a command."""
         pid, (handle,) = self.ask(order, streams)
-        return Forked(self, pid, handle, " ".join(order[0]))
+        return Forked(self, pid, handle, " ".join(order.arguments))
 
     def script(self) -> str:
         """Have it answer those who are not its client, each at a line of its own."""
@@ -216,8 +222,8 @@ def _import_all() -> None:
                 importlib.import_module(module.name)
 
 
-def serve(line: socket.socket) -> None:
-    """Fork for each command, and take statuses when asked. Returns in forks, as what is to run; else never."""
+def serve(clients: Clients) -> str:
+    """Fork for each command, and take statuses when asked. Returns in forks, with the module to run; else never."""
     _import_all()
     gc.collect()
     gc.freeze()
@@ -225,64 +231,60 @@ def serve(line: socket.socket) -> None:
     doors = Doors()
     callers: set[int] = set()
     while True:
-        (first, *_), _, _ = select.select([line, *doors], [], [])
-        callers = {pid for pid in callers if not os.waitpid(pid, os.WNOHANG)[0]}
-        if first is not line:
-            caller, _ = first.accept()
-            with caller:
-                pid = os.fork()
-                if pid == 0:
-                    return _become(*take_order(caller))
-            callers.add(pid)
-            continue
         try:
-            order, streams = receive(line)
+            line = clients.next(doors)
         except EOFError:
             doors.close()
             os._exit(0)
+        callers = {pid for pid in callers if not os.waitpid(pid, os.WNOHANG)[0]}
+        if line in doors:
+            caller, _ = line.accept()
+            with caller:
+                pid = os.fork()
+                if pid == 0:
+                    clients.close()
+                    called = take_order(caller)
+                    return _become(_Order(called.words, called.environment, called.directory), called.streams)
+            callers.add(pid)
+            continue
+        order, streams = receive(line)
         if order == "script":
-            send(line, doors.open())
+            answer(line, doors.open())
             continue
         if isinstance(order, int):
             _, status, used = os.wait4(order, 0)
-            send(line, [os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime])
+            answer(line, [os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime])
             continue
         ours, theirs = os.pipe()
         pid = os.fork()
         if pid == 0:
-            for each in (line, *doors):
-                each.close()
+            clients.close()
+            for door in doors:
+                door.close()
             for end in (ours, theirs):
                 os.close(end)
-            return _become(*order[:3], streams, most_bytes=order[3], beside=order[4])
+            return _become(_Order(*order), streams)
         os.close(theirs)
         os.read(ours, 1)  # ends when it holds no socket of ours any more: who waits for its first one would see that
         handle = os.pidfd_open(pid)
-        send(line, pid, [handle])
+        answer(line, pid, [handle])
         for file in (ours, handle, *streams):
             os.close(file)
 
 
-def _become(
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    directory: str,
-    streams: Sequence[int],
-    *,
-    most_bytes: int | None = None,
-    beside: int | None = None,
-) -> None:
-    if beside is not None:
-        go_beside(beside)
-    if most_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+def _become(order: _Order, streams: Sequence[int]) -> str:
+    if order.beside is not None:
+        go_beside(order.beside)
+    if order.most_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (order.most_bytes, order.most_bytes))
     for number, stream in enumerate(streams, start=3 - len(streams)):
         os.dup2(stream, number)
         os.close(stream)
-    os.chdir(directory)
+    os.chdir(order.directory)
     os.environ.clear()
-    os.environ.update(environment)
-    sys.argv[1:] = arguments
+    os.environ.update(order.environment)
+    sys.argv[1:] = order.arguments
+    return order.module
 
 
 def _leave(left: SystemExit) -> None:
@@ -302,8 +304,8 @@ def _leave(left: SystemExit) -> None:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    to_run = serve(Clients(socket.socket(fileno=int(sys.argv[1]))))
     try:
-        importlib.import_module("cli.main").main()
+        importlib.import_module(to_run).main()
     except SystemExit as left:
         _leave(left)

@@ -7,6 +7,7 @@ What stays: frames of tests/system/live below those of the program, and the addr
 
 import ctypes
 import importlib
+import inspect
 import mmap
 import os
 import runpy
@@ -38,8 +39,14 @@ class Program(NamedTuple):
 
 
 def import_torch() -> None:
-    """Import what launchers and ranks import first, for all forks at once."""
+    """Import what launchers and ranks import first, for all forks at once.
+
+    At each step of a rendezvous torch asks of which module each function on its stack is, and Python goes through all
+    modules where it does not know one yet: half of what a launcher does until its ranks start.
+    """
     importlib.import_module("torch.distributed.launcher.api")
+    inspect.stack()
+    inspect.modulesbyfile["<frozen runpy>"] = "runpy"  # type: ignore[attr-defined]
 
 
 def become(program: Program, streams: Sequence[int]) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from tests.build.processes.doors import Doors, take_order
 from tests.build.processes.namespaces import go_beside
 from tests.build.processes.parcels import pair, receive, send
+from tests.build.processes.shared_servers import Clients, answer, connect
 from tests.system.live.becoming import Program, become, import_torch, run, show
 from tests.system.live.fork_launcher import with_ranks
 
@@ -51,19 +52,10 @@ class Forked:
 
 
 class ForkServer:
-    """The server as its one client sees it. It ends with its client."""
+    """The server as one of its clients sees it: all workers of a run share it."""
 
     def __init__(self) -> None:
-        self._line, theirs = pair()
-        with theirs:
-            self._process = subprocess.Popen(
-                (sys.executable, "-m", "tests.system.live.fork_server", str(theirs.fileno())),
-                cwd=_REPOSITORY,
-                env=_environment(),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        self._line = connect("tests.system.live.fork_server", _environment())
 
     def start(
         self,
@@ -96,17 +88,16 @@ class ForkServer:
 
 @cache
 def fork_server() -> ForkServer:
-    """The one of this process, started when it is first asked for."""
+    """The one of this run of tests, started when it is first asked for."""
     return ForkServer()
 
 
 def _environment() -> dict[str, str]:
     """One thread in torch's libraries, for forks have no others; and no buffers that forks would write again."""
-    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return {**inherited, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
-def serve(line: socket.socket) -> Program:
+def serve(clients: Clients) -> Program:
     """Fork for each program. Returns in forks, with what is to run there; in the server, never."""
     import_torch()
     gc.freeze()
@@ -116,28 +107,28 @@ def serve(line: socket.socket) -> Program:
     assert os.listdir("/proc/self/task") == [str(os.getpid())], "a thread would be missing in forks"
     doors = Doors()
     while True:
-        (first, *_), _, _ = select.select([line, *doors], [], [])
-        if first is not line:
-            caller, _ = first.accept()
-            with caller:
-                if os.fork() == 0:
-                    line.close()
-                    return _called(caller)
-            continue
         try:
-            order, streams = receive(line)
+            line = clients.next(doors)
         except EOFError:
             doors.close()
             os._exit(0)
+        if line in doors:
+            caller, _ = line.accept()
+            with caller:
+                if os.fork() == 0:
+                    clients.close()
+                    return _called(caller)
+            continue
+        order, streams = receive(line)
         if order is None:
-            send(line, doors.open())
+            answer(line, doors.open())
             continue
         (words, ranks, imports, beside), (output,) = order, streams
         program, (ours, theirs) = Program(*words), pair()
         pid = os.fork()
         if pid == 0:
-            for end in (line, ours):
-                end.close()
+            clients.close()
+            ours.close()
             return _forked(program, output, theirs, ranks, imports, beside)
         theirs.close()
         _answer(line, ours, pid)
@@ -150,7 +141,7 @@ def _answer(line: socket.socket, child: socket.socket, pid: int) -> None:
     with child, suppress(EOFError):
         send(child, "there is a handle")
         receive(child)
-    send(line, pid, [handle])
+    answer(line, pid, [handle])
     os.close(handle)
 
 
@@ -184,4 +175,4 @@ def _forked(
 
 
 if __name__ == "__main__":
-    run(serve(socket.socket(fileno=int(sys.argv[1]))))
+    run(serve(Clients(socket.socket(fileno=int(sys.argv[1])))))

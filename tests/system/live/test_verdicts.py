@@ -84,7 +84,7 @@ def test_the_answer_agrees_with_the_truth(
     """Whatever goes wrong, the one to blame is named and nobody else, with the probe and without.
 
     Forks are in a container, and the question is asked there: to look at all processes of this machine, among them
-    those of other tests, is half of what a diagnosis costs. Real interpreters, and the jobs below, are not.
+    those of other tests, is half of what a diagnosis costs. Real interpreters are not, nor are some jobs below.
     """
     probe, recorded = mode == "probe", mode == "memory"
     beside = container if forked and program not in ON_NODE else None
@@ -105,31 +105,38 @@ def test_the_answer_agrees_with_the_truth(
 
 
 @pytest.mark.steady
-def test_patience_ends_when_the_job_moves_again(tmp_path: Path) -> None:
+def test_patience_ends_when_the_job_moves_again(container: int, tmp_path: Path) -> None:
     """Where only time tells slow from stuck it goes on by itself, accuses nobody, and gives up when that is no use.
 
     Three steps in ten seconds: without a record that is hard to tell from none.
     """
-    with Job("validation_for_a_while", directory=tmp_path, forked=True) as job:
-        reply = diagnose(job.name, directory=tmp_path, patience=None)
+    with Job("validation_for_a_while", directory=tmp_path, forked=True, beside=container) as job:
+        reply = diagnose(job.name, directory=tmp_path, patience=None, beside=container)
     assert reply.answer["verdict"] in ("not_hung", "cannot_tell")
     assert 8.0 < reply.answer["took_seconds"] < 60.0
 
 
 @pytest.mark.parametrize("faulty_rank", [0, 1, 3])
-def test_any_rank_can_be_the_one(faulty_rank: int, tmp_path: Path) -> None:
+def test_any_rank_can_be_the_one(faulty_rank: int, container: int, tmp_path: Path) -> None:
     """Rank 0 is a rank like any other, and so is the last one."""
-    environment = {"FAULTY_RANK": str(faulty_rank)}
-    with Job("asleep_before_collective", directory=tmp_path, probe=True, environment=environment, forked=True) as job:
-        reply = diagnose(job.name, directory=tmp_path)
+    with Job(
+        "asleep_before_collective",
+        directory=tmp_path,
+        probe=True,
+        environment={"FAULTY_RANK": str(faulty_rank)},
+        forked=True,
+        beside=container,
+    ) as job:
+        reply = diagnose(job.name, directory=tmp_path, beside=container)
     assert_right(Truth.of("asleep_before_collective", "probe", faulty_rank), reply)
     assert pids_named(reply) == {job.ranks[faulty_rank]}
 
 
 @pytest.mark.parametrize("launch", ["accelerate", "direct", "slurm", "open_mpi"])
-def test_ranks_are_found_whoever_launched_them(launch: str, tmp_path: Path) -> None:
+def test_ranks_are_found_whoever_launched_them(launch: str, container: int, tmp_path: Path) -> None:
     """Each launcher says in its own variables who is which rank, and what the job is called."""
     forked = launch != "accelerate"  # the others give nothing but variables
+    beside = container if forked else None
     faulty, ranks = (2, 4) if forked else (1, 2)
     environment = {"FAULTY_RANK": str(faulty)}
     with Job(
@@ -139,8 +146,9 @@ def test_ranks_are_found_whoever_launched_them(launch: str, tmp_path: Path) -> N
         forked=forked,
         ranks=ranks,
         environment=environment,
+        beside=beside,
     ) as job:
-        reply = diagnose(job.name, directory=tmp_path)
+        reply = diagnose(job.name, directory=tmp_path, beside=beside)
     assert_right(Truth.of("asleep_before_collective", "bare", faulty, ranks=ranks), reply)
     assert pids_named(reply) == {job.ranks[faulty]}
 
@@ -165,11 +173,12 @@ def test_what_a_container_hides_from_its_node_is_said(container: int, tmp_path: 
     assert "may wait for others in C" in advice and "in the container" in advice
 
 
-def test_two_ranks_that_call_different_operations(tmp_path: Path) -> None:
+def test_two_ranks_that_call_different_operations(container: int, tmp_path: Path) -> None:
     """Their records prove at once that they differ; that neither of two is in the majority leaves the blame open."""
-    environment = {"FAULTY_RANK": "1"}
-    with Job("wrong_op", directory=tmp_path, recorded=True, ranks=2, environment=environment, forked=True) as job:
-        reply = diagnose(job.name, directory=tmp_path)
+    with Job(
+        "wrong_op", directory=tmp_path, recorded=True, ranks=2, environment=ONE_OF_TWO, forked=True, beside=container
+    ) as job:
+        reply = diagnose(job.name, directory=tmp_path, beside=container)
     (finding,) = reply.answer["findings"]
     assert (finding["kind"], finding["certainty"], finding["victims"]) == ("collective_mismatch", "proven", "0-1")
     assert not finding["culprits"]
@@ -189,10 +198,11 @@ def test_ranks_that_say_so_only_after_they_have_started(tmp_path: Path) -> None:
 
 def test_run_loads_the_probe(tmp_path: Path) -> None:
     """`unhang run -- COMMAND` gives the same as the probe's path in PYTHONPATH."""
-    with Job("crossed_groups", directory=tmp_path, wrapper=unhang("run", "--")) as job:
+    wrapper = unhang("run", "--")
+    with Job("asleep_before_collective", directory=tmp_path, wrapper=wrapper, ranks=2, environment=ONE_OF_TWO) as job:
         reply = diagnose(job.name, directory=tmp_path)
-    assert_right(Truth.of("crossed_groups", "probe"), reply)
-    assert reply.answer["coverage"]["with_trace"] == 4
+    assert_right(Truth.of("asleep_before_collective", "probe", 1, ranks=2), reply)
+    assert reply.answer["coverage"]["with_trace"] == 2
 
 
 @pytest.mark.root
@@ -210,30 +220,42 @@ def test_a_rank_that_the_kernel_kills_for_want_of_memory(mode: Mode, tmp_path: P
     assert any(f"Killed process {job.ranks[2]} " in evidence.get("line", "") for evidence in finding["evidence"])
 
 
-def test_a_job_killed_and_started_again_under_the_same_name(tmp_path: Path) -> None:
+def test_a_job_killed_and_started_again_under_the_same_name(container: int, tmp_path: Path) -> None:
     """Of the first attempt nothing is left in the answer about the second one."""
     name = f"again-{tmp_path.name}"
-    with Job("asleep_before_collective", directory=tmp_path, probe=True, name=name, forked=True) as first:
-        assert_right(Truth.of("asleep_before_collective", "probe"), diagnose(name, directory=tmp_path))
-    environment = {"FAULTY_RANK": "1"}
-    with Job(
-        "asleep_before_collective", directory=tmp_path, probe=True, name=name, environment=environment, forked=True
-    ) as second:
-        reply = diagnose(name, directory=tmp_path)
+
+    def start(faulty_rank: int) -> Job:
+        return Job(
+            "asleep_before_collective",
+            directory=tmp_path,
+            probe=True,
+            name=name,
+            environment={"FAULTY_RANK": str(faulty_rank)},
+            forked=True,
+            beside=container,
+        )
+
+    with start(2) as first:
+        reply = diagnose(name, directory=tmp_path, beside=container)
+        assert_right(Truth.of("asleep_before_collective", "probe"), reply)
+    with start(1) as second:
+        reply = diagnose(name, directory=tmp_path, beside=container)
     assert_right(Truth.of("asleep_before_collective", "probe", 1), reply)
     assert pids_named(reply) == {second.ranks[1]}
     assert first.ranks[1] not in pids_named(reply)
 
 
-def test_two_jobs_on_one_machine(tmp_path: Path) -> None:
+def test_two_jobs_on_one_machine(container: int, tmp_path: Path) -> None:
     """Each is judged by its own ranks."""
     environment = {"FAULTY_RANK": "1"}
     with (
-        Job("asleep_before_collective", directory=tmp_path, environment=environment, forked=True) as asleep,
-        Job("stopped_rank", directory=tmp_path, probe=True, forked=True) as stopped,
+        Job(
+            "asleep_before_collective", directory=tmp_path, environment=environment, forked=True, beside=container
+        ) as asleep,
+        Job("stopped_rank", directory=tmp_path, probe=True, forked=True, beside=container) as stopped,
     ):
-        about_asleep = diagnose(asleep.name, directory=tmp_path)
-        about_stopped = diagnose(stopped.name, directory=tmp_path)
+        about_asleep = diagnose(asleep.name, directory=tmp_path, beside=container)
+        about_stopped = diagnose(stopped.name, directory=tmp_path, beside=container)
     assert_right(Truth.of("asleep_before_collective", "bare", 1), about_asleep)
     assert_right(Truth.of("stopped_rank", "probe"), about_stopped)
     assert pids_named(about_asleep) == {asleep.ranks[1]}

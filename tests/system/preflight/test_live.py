@@ -14,10 +14,12 @@ import pytest
 
 from cli.preflight.channel import SILENCE_SECONDS
 from shared.answer.preflight import NodeState, PreflightKind, PreflightReport, Soundness
+from tests.build.processes import warm
 from tests.needed import skip_without
 from tests.system.e2e.cluster import lacking_for_hosts
 from tests.system.e2e.network import Network
 from tests.system.live.asking import unhang
+from tests.system.live.fork_server import fork_server
 from tests.system.preflight.nodes import Preflight, names, talking
 
 pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.slow]
@@ -134,23 +136,20 @@ def test_one_machine_under_torchrun() -> None:
 
 
 def test_over_ssh(tmp_path: Path) -> None:
-    """Nodes are called what the user called them; the answer is JSON alone, and its schema is known."""
-    client = tmp_path / "ssh"
-    client.write_text(SSH)
-    client.chmod(0o700)
-    program = tmp_path / "unhang"
-    program.write_text(f'#!/bin/sh\nexec {" ".join(_quoted(word) for word in unhang())} "$@"\n')
-    program.chmod(0o700)
+    """Nodes are called what the user called them; the answer is JSON alone, and its schema is known.
+
+    What runs on them, and the Python of their trials, are forks of processes that have imported all they need.
+    """
+    client, program, python = tmp_path / "ssh", tmp_path / "unhang", tmp_path / "python"
+    for file, text in ((client, SSH), (program, warm.script()), (python, fork_server().script())):
+        file.write_text(text)
+        file.chmod(0o700)
     over = ("--ssh", "--hosts", "east,west", "--ssh-command", str(client), "--remote-command", str(program))
-    done = _run(*unhang("preflight", "--json", "--python", sys.executable, *over))
+    done = _run(*unhang("preflight", "--json", "--python", str(python), *over))
     report = json.loads(done.stdout)
     assert (report["schema_version"], report["verdict"], done.returncode) == (1, "sound", 0), done.stderr
     assert [node["host"] for node in report["nodes"]] == ["east", "west"]
     assert report["findings"] == []
-
-
-def _quoted(word: str) -> str:
-    return "'" + word.replace("'", "'\\''") + "'"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
