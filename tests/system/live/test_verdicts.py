@@ -23,8 +23,8 @@ MODES: tuple[Mode, ...] = ("probe", "bare")
 EVERY_DAY: dict[str, str] = {
     "probe bare": "asleep_before_collective rank_conditional_collective stopped_rank killed_rank",
     "probe": """
-        chain_of_victims crossed_groups fsdp_step_skipped gather_two_roots groups_on_threads memory_exhausted new_group_skipped
-        pipeline_stage_never_sends recv_ring two_halves uneven_inputs wrong_op
+        chain_of_victims crossed_groups fsdp_step_skipped gather_two_roots groups_on_threads memory_exhausted
+        new_group_skipped pipeline_stage_never_sends recv_ring two_halves uneven_inputs wrong_op
     """,
     "memory": "crossed_groups gil_held sibling_pipeline_sends wrong_size_larger",
     "bare": """
