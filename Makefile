@@ -14,7 +14,7 @@ ALL_WORKERS := $(or $(WORKERS),$(shell n=$$(nproc); echo $$((n > 4 ? 12 : 3 * n)
 QUICK_WORKERS := $(or $(WORKERS),$(shell n=$$(nproc); echo $$((n > 6 ? 12 : 2 * n))))
 PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks
-# Where the tests are that a busy machine would fail, marked `steady`.
+# Where the tests are that wait, or that a busy machine would fail, marked `steady`.
 STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/system/pages tests/system/preflight \
 	tests/unit/collector/gather/fanout
 # Tests of values, and of one process each; whole services and installations are left to `make test`.

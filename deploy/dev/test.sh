@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests, those of jobs that move, which a busy machine would fail, in a lane of their own: two at a time, for they
-# wait for most of theirs. All others run meanwhile, and step back for them.
+# Runs all tests; those that wait for most of their time, or that a busy machine would fail, in a lane of their own, three
+# at a time. All others run meanwhile, and step back for them.
 # What fails beside others is tried once more by itself, aloud: a fault fails there, too, a machine that paused for
 # seconds does not.
 # Takes VENV, WORKERS (0: one test after the other), MARKS (which tests there are) and STEADY (the folders of that lane)
