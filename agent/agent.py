@@ -2,10 +2,12 @@
 
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
 from agent.deadline import Deadline, ThreadPool
+from agent.errors import Gone
 from agent.find.choose_ranks import FoundRanks, Rank
 from agent.find.process_owner import parse_users
 from agent.look.debuggers import DEEP_SECONDS, DeepLooker
@@ -31,13 +33,13 @@ from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.source import LookDepth
 from agent.tools.memory_budget import Memory
 from agent.tools.run_bounded import find_program
-from shared.errors import NotFound, UnhangError
-from shared.missing import Reason
+from shared.errors import NotFound, NotPermitted, TooBusy, UnhangError
+from shared.missing import Missing, Reason
 from shared.server.audit import AuditLog
 from shared.wire.debug_output import DeepLook, How
 from shared.wire.job_names import is_of, was_of
 from shared.wire.registration import STILL_SECONDS
-from shared.wire.snapshot import Beat, Exited, Identity, NodeSnapshot, RankList
+from shared.wire.snapshot import Beat, Exited, Identity, NodeSnapshot, RankList, lists_late
 from shared.wire.survey_write import WINDOW
 
 _SECONDS_FOR_THE_ANSWER = 0.2
@@ -170,20 +172,31 @@ class Agent:
         return ras_look, unasked
 
     def one(self, pid: int, question: LookDepth, timeout_seconds: float | None = None) -> NodeSnapshot:
-        """Look at one rank. Raises NotFound when no rank of this node has that process id."""
+        """Look at one rank. Raises NotFound when no rank of this node has that process id, or TooBusy."""
         snapshot = self.snapshot(RankFilter(pids=(pid,)), question, timeout_seconds)
         if not snapshot.ranks:
-            raise _no_such_rank(self.node.host, pid)
+            raise self._no_such_rank(pid, snapshot.missing)
         return snapshot
 
     def deep(self, pid: int, how: How, seconds: float, child: int | None = None) -> DeepLook:
-        """Look closely at one rank or a child of it, for `seconds` where the asker says so. Raises NotFound."""
+        """Look closely at one rank or a child of it, for `seconds` where the asker says so. Raises as `one` does."""
         deadline = Deadline(DEEP_SECONDS)
-        rank = next((rank for rank in self.node.find(deadline).ranks if rank.stat.pid == pid), None)
+        found = self.node.find(deadline)
+        rank = next((rank for rank in found.ranks if rank.stat.pid == pid), None)
         if rank is None:
-            raise _no_such_rank(self.node.host, pid)
+            raise self._no_such_rank(pid, found.missing)
         context = LookContext(self.procfs, self.node.host)
         return self._deep.look(rank, context, how, child=child, seconds=seconds, deadline=deadline)
+
+    def _no_such_rank(self, pid: int, missing: Iterable[Missing]) -> NotFound | TooBusy:
+        """What is to be said where it is not among those that were found, and some may not have been."""
+        host, late = self.node.host, next((each for each in missing if lists_late([each])), None)
+        if late is not None:
+            with suppress(Gone, NotPermitted):
+                self.procfs.stat(pid)
+                told = f"it is not known whether a rank on {host} has pid {pid}: {late.detail}"
+                return TooBusy(told, advice="ask again")
+        return NotFound(f"no rank on {host} has pid {pid}", advice="ask GET /v1/ranks who is here")
 
     def source_done(self, source: str, seconds: float, reason: Reason | None) -> None:
         """Take note of a source's look (look.Observer)."""
@@ -223,7 +236,3 @@ class Agent:
 
 def _stands(progress: RankProgress) -> bool:
     return progress.still is None or progress.still >= STILL_SECONDS
-
-
-def _no_such_rank(host: str, pid: int) -> NotFound:
-    return NotFound(f"no rank on {host} has pid {pid}", advice="ask GET /v1/ranks who is here")

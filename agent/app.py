@@ -17,7 +17,7 @@ from agent.registration import registered
 from agent.settings import AgentSettings
 from agent.sources.source import LookDepth
 from shared import VERSION
-from shared.errors import NotFound
+from shared.errors import NotFound, TooBusy
 from shared.missing import Missing
 from shared.server.api.application import Api
 from shared.server.api.deep_look import ChildPid, DeepHow, TracedSeconds
@@ -106,7 +106,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 _open_routes = APIRouter()
 _routes = APIRouter()
-_rank_routes = APIRouter(responses=problems(HTTPStatus.NOT_FOUND))
+_rank_routes = APIRouter(responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE))
 
 
 @_open_routes.get("/healthz", response_model=AgentHealth, summary="Whether the agent answers.")
@@ -220,8 +220,9 @@ def deep_of(
 def _part(request: Request, agent: Agent, pid: int, name: str, question: LookDepth, timeout: float | None) -> Response:
     try:
         taken = agent.one(pid, question, timeout)
-    except NotFound:
-        agent.audit.write(name, **who_asks(request), pids=[pid], result=["not_found"])
+    except (NotFound, TooBusy) as error:
+        result = "not_found" if isinstance(error, NotFound) else "timed_out"
+        agent.audit.write(name, **who_asks(request), pids=[pid], result=[result])
         raise
     _write_audit(request, agent, taken, action=name, stacks=question.stacks)
     part: BaseModel = getattr(taken.ranks[0], name)

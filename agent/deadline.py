@@ -8,7 +8,7 @@ many abandoned no new ones are started.
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class ThreadPool:
     """Runs tasks side by side and knows which never came back."""
 
     def __init__(self) -> None:
-        self._abandoned: dict[tuple[Hashable, str], threading.Thread] = {}
+        self._abandoned: dict[tuple[Hashable, str], _Task[Any]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -100,6 +100,12 @@ class ThreadPool:
             outcome = self._outcome(task, deadline, (owner, name))
             outcomes[name] = outcome
         return outcomes
+
+    def wait_on(self, name: str, deadline: Deadline, *, owner: Hashable = None) -> Any:
+        """Wait for a task that was late, as it goes on in the background. Returns what `run` does of it."""
+        with self._lock:
+            task = self._abandoned.get((owner, name))
+        return Late() if task is None else self._outcome(task, deadline, (owner, name))
 
     def _is_stuck(self, owner: Hashable, name: str) -> bool:
         with self._lock:

@@ -46,6 +46,10 @@ class NotFound(UnhangError):
     """The job, rank, process or diagnosis asked for does not exist."""
 
 
+class TooBusy(UnhangError):
+    """The machine is too busy to tell in time."""
+
+
 class NotPermitted(UnhangError):
     """The operating system or a service refused."""
 

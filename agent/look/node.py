@@ -22,6 +22,7 @@ from shared.rank_sets import unfold
 from shared.wire.snapshot import Identity
 
 _FIND_SECONDS = 2.0
+"""For a listing, until it is asked whether one process blocks it; on a machine that is only busy it may take longer."""
 _SEARCH_SECONDS, _QUICK_SEARCH_SECONDS = 2.5, 1.0
 """For process groups in memory, of which a gigabyte is searched in half a second. Who asks waits for five seconds."""
 _SEARCH_ENDS_SECONDS = 0.3
@@ -91,6 +92,11 @@ class Node:
         while len(self._avoided) < _MOST_AVOIDED:
             limit = deadline.at_most(_FIND_SECONDS)
             outcome = self._pool.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
+            if isinstance(outcome, Late) and deadline.left() > 0 and not limit.left():
+                if self._avoid_the_stuck():
+                    continue
+                slow = Deadline(deadline.left() / 2)  # the rest is for looking at whom it finds
+                outcome = self._pool.wait_on("find", slow, owner=id(self._lister))
             if isinstance(outcome, _Found):
                 return outcome
             if isinstance(outcome, NoThread):

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from shared.answer.problem import URN, Problem
-from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable
+from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, TooBusy, UnhangError, Unreachable
 from shared.server.api.methods import allowed_methods
 from shared.server.tokens import Unauthorized
 
@@ -19,6 +19,7 @@ MEDIA_TYPE = "application/problem+json"
 _STATUSES: tuple[tuple[type[UnhangError], HTTPStatus], ...] = (
     (Unauthorized, HTTPStatus.UNAUTHORIZED),
     (NotFound, HTTPStatus.NOT_FOUND),
+    (TooBusy, HTTPStatus.SERVICE_UNAVAILABLE),
     (NotPermitted, HTTPStatus.FORBIDDEN),
     (Unreachable, HTTPStatus.BAD_GATEWAY),
     (InvalidInput, HTTPStatus.BAD_REQUEST),
@@ -42,7 +43,7 @@ _MEANINGS = {
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "The request's head is too large.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "The service failed. Its log says why.",
     HTTPStatus.BAD_GATEWAY: "An agent did not answer, or not with sense.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "The service is busy, or its store does not answer. Try again later.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "The service or its machine is busy, or its store is silent. Try again later.",
 }
 
 _TITLES = {

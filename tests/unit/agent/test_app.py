@@ -156,6 +156,15 @@ async def test_questions_that_make_no_sense(path: str, status: int) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
 
 
+async def test_rank_that_was_not_listed_in_time() -> None:
+    """It is not said to be gone: the machine is busy."""
+    with job() as pids:
+        async with agent(look_timeout_seconds=0.2) as client:  # all of which is kept for the answer
+            answer = await client.get(f"/v1/ranks/{pids[0]}/process")
+    assert answer.status_code == 503
+    assert "takes too long" in answer.json()["detail"]
+
+
 async def test_tokens_guard_everything_but_health(tmp_path: Path) -> None:
     """Metrics too: they name jobs."""
     tokens = tmp_path / "tokens"

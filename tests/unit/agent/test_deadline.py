@@ -39,6 +39,17 @@ def test_late_task_is_left_behind_and_not_begun_again() -> None:
     assert not isinstance(pool.run(tasks, Deadline(5), owner="rank 0")["stuck"], Late)
 
 
+def test_late_task_can_be_waited_for() -> None:
+    """It gives what it would have given in time; one that nobody began gives nothing."""
+    pool, gate = ThreadPool(), threading.Event()
+    assert isinstance(pool.run({"slow": lambda: gate.wait(60)}, Deadline(0.1), owner="rank 0")["slow"], Late)
+    assert isinstance(pool.wait_on("slow", Deadline(0.1), owner="rank 0"), Late)
+    assert isinstance(pool.wait_on("slow", Deadline(5), owner="rank 1"), Late)
+    gate.set()
+    assert pool.wait_on("slow", Deadline(60), owner="rank 0") is True
+    assert pool.abandoned == 0
+
+
 def test_with_too_many_left_behind_none_is_begun() -> None:
     """Threads that never come back are not piled up for ever."""
     pool, gate = ThreadPool(), threading.Event()

@@ -46,6 +46,20 @@ def test_machine_that_is_slow_loses_no_process(node: Node, monkeypatch: pytest.M
     assert lists_late(found.missing) and "it is busy" in found.missing[0].detail
 
 
+def test_machine_that_is_only_slow_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are seconds left: who is here is not unknown because a listing took longer than usual."""
+    turns, find = itertools.cycle((FIRST, SECOND)), node._find
+    slow = listing_that(node, lambda: next(turns))
+
+    def find_slowly(quick: bool) -> object:
+        slow(quick)
+        return find(quick)
+
+    monkeypatch.setattr(node, "_find", find_slowly)
+    assert not lists_late(node.find(Deadline(20.0)).missing)
+    assert (node._avoided, node.abandoned) == (frozenset(), 0)
+
+
 def test_process_that_blocks_its_reader_is_left_out(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node, "_find", listing_that(node, lambda: FIRST))
     node.find(Deadline(1.0))
