@@ -26,6 +26,7 @@ from agent.find.torch_groups import TorchGroup, find_called, find_group, is_stil
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
 from agent.proc.procfs import ProcFs, Stat
+from agent.proc.socket_tables import sockets_of
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
 from shared.plural import counted
@@ -55,7 +56,7 @@ class _Searched:
 
     group: TorchGroup | None
     threads: frozenset[str]
-    sockets: frozenset[str]
+    sockets: frozenset[int]
     next_at: float
     fruitless: int
 
@@ -204,11 +205,10 @@ class GroupSearch:
         with open_memory(self._procfs, stat.pid, Deadline(1.0), start_ticks=stat.start_ticks) as memory:
             return is_still_there(memory, group)
 
-    def _signs(self, stat: Stat) -> tuple[frozenset[str], frozenset[str]]:
+    def _signs(self, stat: Stat) -> tuple[frozenset[str], frozenset[int]]:
         """Return the threads of PyTorch's own, and the sockets."""
         threads = self._threads(stat)
-        links = (self._link(stat.pid, fd) for fd in self._procfs.fds(stat.pid))
-        return threads, frozenset(link for link in links if link.startswith("socket:"))
+        return threads, frozenset(sockets_of(self._procfs, stat.pid))
 
     def _threads(self, stat: Stat) -> frozenset[str]:
         """Return the threads of PyTorch's own, each with its id."""
@@ -218,12 +218,6 @@ class GroupSearch:
             if name.startswith(("pt_", _CALL_THREADS)):
                 threads.add(f"{name} {tid}")
         return frozenset(threads)
-
-    def _link(self, pid: int, fd: int) -> str:
-        try:
-            return self._procfs.link(pid, f"fd/{fd}")
-        except Gone:
-            return ""
 
     def _search(self, stat: Stat, deadline: Deadline) -> None:
         begun, before = time.monotonic(), self._known.get(_key(stat))

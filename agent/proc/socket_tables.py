@@ -2,7 +2,9 @@
 
 import ipaddress
 import os
+import re
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -22,6 +24,8 @@ _UNIX_ACCEPTS = 0x10000
 _MAPPED = b"0000000000000000FFFF0000"
 """How an IPv4 address begins in the table of IPv6 (::ffff:a.b.c.d), in little-endian words."""
 _INET = ("tcp", "tcp6", "udp")
+_SOCKET = re.compile(r"socket:\[(\d{1,20})\]")
+"""What a descriptor of one leads to."""
 
 
 def holds_sockets(procfs: ProcFs, pid: int) -> bool:
@@ -30,14 +34,18 @@ def holds_sockets(procfs: ProcFs, pid: int) -> bool:
     Who has none needs no table: in each of TCP's the kernel takes 5 ms to find that most places are free.
     """
     with suppress(NotPermitted):
-        return any(_is_socket(procfs, pid, fd) for fd in procfs.fds(pid))
+        return any(sockets_of(procfs, pid))
     return True
 
 
-def _is_socket(procfs: ProcFs, pid: int, fd: int) -> bool:
-    with suppress(Gone):
-        return procfs.link(pid, f"fd/{fd}").startswith("socket:")
-    return False
+def sockets_of(procfs: ProcFs, pid: int) -> Iterator[int]:
+    """Yield the inode of each socket that a process has open, by descriptor. Raises Gone or NotPermitted."""
+    for fd in procfs.fds(pid):
+        match = None
+        with suppress(Gone):
+            match = _SOCKET.fullmatch(procfs.link(pid, f"fd/{fd}"))
+        if match is not None:
+            yield int(match[1])
 
 
 class SocketEntry(NamedTuple):

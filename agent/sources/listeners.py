@@ -1,16 +1,15 @@
 """Finds who listens on the port at which a job's ranks meet."""
 
-import re
 from contextlib import suppress
 
 from agent.errors import Gone
 from agent.proc.procfs import ProcFs
+from agent.proc.socket_tables import sockets_of
 from agent.sources.look_context import LookContext
 from shared.errors import NotPermitted
 from shared.wire.setup import Listener
 
 _MOST_ANCESTORS = 16
-_INODE = re.compile(r"socket:\[(\d{1,20})\]")
 
 
 def find_listener(context: LookContext, pid: int, port: int) -> Listener | None:
@@ -20,8 +19,9 @@ def find_listener(context: LookContext, pid: int, port: int) -> Listener | None:
         return None
     address = next(iter(listening.values()))
     for near in _line_of(context.procfs, pid):
-        if listening.keys() & _sockets_of(context.procfs, near):
-            return Listener(address=address, pid=near, name=_name(context.procfs, near), of_job=True)
+        with suppress(Gone, NotPermitted):
+            if any(inode in listening for inode in sockets_of(context.procfs, near)):
+                return Listener(address=address, pid=near, name=_name(context.procfs, near), of_job=True)
     for inode, at in listening.items():
         holders = context.holders(f"socket:[{inode}]")
         if holders:
@@ -41,16 +41,6 @@ def _line_of(procfs: ProcFs, pid: int) -> list[int]:
             break
         line.append(above)
     return line
-
-
-def _sockets_of(procfs: ProcFs, pid: int) -> set[int]:
-    inodes = set()
-    with suppress(Gone, NotPermitted):
-        for fd in procfs.fds(pid):
-            with suppress(Gone):
-                match = _INODE.fullmatch(procfs.link(pid, f"fd/{fd}"))
-                inodes |= set() if match is None else {int(match[1])}
-    return inodes
 
 
 def _name(procfs: ProcFs, pid: int) -> str:

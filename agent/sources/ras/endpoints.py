@@ -3,12 +3,11 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from agent.errors import Gone, Unavailable, missing_for
 from agent.find.choose_ranks import Rank
-from agent.proc.socket_tables import holds_sockets
+from agent.proc.socket_tables import holds_sockets, sockets_of
 from agent.sources.logs.logs_source import own_pid
 from agent.sources.look_context import LookContext
 from shared.errors import NotPermitted
@@ -73,10 +72,6 @@ def _endpoint_of(rank: Rank, context: LookContext) -> RasAddress | None:
         return None
     named = _PORT.fullmatch(rank.environment.get("NCCL_RAS_ADDR", ""))
     listening = context.sockets(pid).listening(PORT if named is None else int(named[1]))
-    sockets = {f"socket:[{inode}]": address for inode, address in listening.items()}
-    for fd in context.procfs.fds(pid) if sockets else ():
-        with suppress(Gone):
-            address = sockets.get(context.procfs.link(pid, f"fd/{fd}"))
-            if address is not None:
-                return RasAddress(context.procfs.link(pid, "ns/net"), _address(address))
-    return None
+    own = sockets_of(context.procfs, pid) if listening else ()
+    address = next((listening[inode] for inode in own if inode in listening), None)
+    return None if address is None else RasAddress(context.procfs.link(pid, "ns/net"), _address(address))

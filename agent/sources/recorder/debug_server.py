@@ -24,7 +24,7 @@ from agent.proc.memory.mappings import loaded_files, read_mappings, writable_dat
 from agent.proc.memory.process_memory import ProcessMemory, open_memory
 from agent.proc.memory.search import search_words
 from agent.proc.procfs import ProcFs
-from agent.proc.socket_tables import Sockets
+from agent.proc.socket_tables import Sockets, sockets_of
 from agent.sources.look_context import LookContext
 from agent.tools.netns import connect
 from shared.errors import NotPermitted
@@ -44,7 +44,6 @@ _MOST_OBJECTS = 64
 _MOST_BYTES = 2 * 1024 * 1024 * 1024
 _SEARCH_SECONDS = 2.0
 _MOST_REMEMBERED = 1024
-_SOCKET = re.compile(r"socket:\[(\d{1,20})\]")
 # [::]:40123 0.0.0.0:40123 127.0.0.1:40123
 _ANYWHERE = {"[::]": "::1", "0.0.0.0": "127.0.0.1"}
 
@@ -67,7 +66,7 @@ class DebugServer:
         channel = connect(self.address, self.procfs, self.pid, deadline)
         try:
             listening = Sockets(self.procfs, self.pid).listening(self.address.port)
-            if set(listening) != {self.inode} or self.inode not in _own_sockets(self.procfs, self.pid):
+            if set(listening) != {self.inode} or self.inode not in sockets_of(self.procfs, self.pid):
                 told = f"port {self.address.port} of rank process {self.pid} is not, or not only, its own any more"
                 raise Unavailable(Reason.REFUSED, told)
         except BaseException:
@@ -110,7 +109,7 @@ class DebugServerFinder:
 
 def _own_ports(context: LookContext, pid: int) -> dict[int, tuple[int, str]]:
     """Return the TCP ports that a process alone listens on: port -> the socket's inode, and the host it is bound to."""
-    own = _own_sockets(context.procfs, pid)
+    own = frozenset(sockets_of(context.procfs, pid))
     if not own:
         return {}
     sockets, found = context.sockets(pid), {}
@@ -133,15 +132,6 @@ def _may_serve(procfs: ProcFs, pid: int) -> bool:
             if procfs.text(pid, f"task/{tid}/comm", most=64) == _THREAD:
                 return True
     return False
-
-
-def _own_sockets(procfs: ProcFs, pid: int) -> frozenset[int]:
-    found = set()
-    for fd in procfs.fds(pid):
-        with suppress(Gone):
-            match = _SOCKET.fullmatch(procfs.link(pid, f"fd/{fd}"))
-            found |= set() if match is None else {int(match[1])}
-    return frozenset(found)
 
 
 def _port_in_memory(rank: Rank, procfs: ProcFs, ports: frozenset[int], deadline: Deadline) -> int | None:
