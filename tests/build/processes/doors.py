@@ -9,7 +9,6 @@ import select
 import shutil
 import signal
 import socket
-import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 from tests.build.processes.namespaces import have_children_beside
-from tests.build.processes.parcels import receive, send
+from tests.build.processes.parcels import caller_of, receive, send
 
 _SCRIPT = """#!{python} -IS
 import json, os, socket, sys
@@ -68,9 +67,7 @@ class Doors:
 
 def take_order(caller: socket.socket) -> Order:
     """Fork for a caller. Returns in the fork, which is killed when the caller is; the process itself waits for it."""
-    asking, user, _ = struct.unpack(
-        "3i", caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    )
+    asking, user = caller_of(caller)
     if user != os.geteuid():
         os._exit(1)
     order, streams = receive(caller)

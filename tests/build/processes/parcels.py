@@ -2,6 +2,7 @@
 
 import json
 import socket
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,13 @@ def line() -> socket.socket:
 
 def _widen(end: socket.socket) -> None:
     end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+
+
+def caller_of(line: socket.socket) -> tuple[int, int]:
+    """Return who connected: the process id, as we count, and the user."""
+    credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, user, _ = struct.unpack("3i", credentials)
+    return pid, user
 
 
 def send(line: socket.socket, value: Any, files: Sequence[int] = ()) -> None:

@@ -10,7 +10,6 @@ import errno
 import os
 import select
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -22,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.build.processes.parcels import line, send
+from tests.build.processes.parcels import caller_of, line, send
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -96,8 +95,7 @@ class Clients:
     def _admit(self) -> None:
         """Let this user in alone: an address that is no file has no permissions."""
         client, _ = self._door.accept()
-        credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        if struct.unpack("3i", credentials)[1] == os.geteuid():
+        if caller_of(client)[1] == os.geteuid():
             self._lines.append(client)
         else:
             client.close()

@@ -33,7 +33,6 @@ from tests.build.processes.namespaces import go_beside
 from tests.build.processes.parcels import receive, send
 from tests.build.processes.shared_servers import Clients, answer, connect
 
-_REPOSITORY = Path(__file__).resolve().parents[3]
 _GONE_SECONDS = 60.0
 """For a command that was killed to be gone."""
 
@@ -83,12 +82,6 @@ def start(
     `module`: whose `main` is called.
     """
     return _server().start(_Order(arguments, dict(environment), os.getcwd(), beside=beside, module=module), streams)
-
-
-def start_beside(pid: int, arguments: Sequence[str], *, environment: Mapping[str, str], output: int) -> "Forked":
-    """Start `unhang` in the namespaces of a process. It is the one child of what is given back, which ends with it."""
-    order = _Order(arguments, dict(environment), str(_REPOSITORY), beside=pid)
-    return _server().start(order, (output, output))
 
 
 @contextmanager

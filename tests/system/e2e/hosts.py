@@ -133,7 +133,8 @@ class Host:
     def fork(self, arguments: Sequence[str], *, output: Path, environment: Mapping[str, str]) -> "Guest":
         """Start `unhang` as a process of this host: a fork of one that has imported all of it (see warm.py)."""
         with open(output, "ab") as file:
-            return self._guest(warm.start_beside(self.pid, arguments, environment=environment, output=file.fileno()))
+            streams = (file.fileno(),) * 2
+            return self._guest(warm.start(arguments, environment=environment, streams=streams, beside=self.pid))
 
     def _guest(self, outer: "subprocess.Popen[bytes] | warm.Forked") -> "Guest":
         guest = Guest(outer)

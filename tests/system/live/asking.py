@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.build.processes.warm import run
+from tests.system.live.jobs import Job
 from tests.system.live.truths import REPOSITORY, STATUS
 
 ANSWER_SECONDS = 180.0
@@ -51,3 +52,8 @@ def diagnose(
     if done.status not in STATUS.values():
         raise NoAnswer(f"status {done.status}\n{done.out}\n{done.err}")
     return Reply(done.status, json.loads(done.out))
+
+
+def diagnosed(job: Job, *, patience: float | None = 0.0) -> Reply:
+    """Ask about a job where it runs: in its container, if it has one. As `diagnose` in all else."""
+    return diagnose(job.name, directory=job.directory, patience=patience, beside=job.beside)

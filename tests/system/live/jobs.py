@@ -79,7 +79,7 @@ class Job:
         launch = launch or self.truth.get("launch", "torchrun")
         self._forked = (forked or (launch == "torchrun" and not wrapper)) and can_show()
         self._forked_ranks = ranks if forked else 0
-        self._beside = beside
+        self.beside = beside
         self._launched: list[subprocess.Popen[bytes] | Forked] = []
         absent = tuple(self.truth.get("absent", ()))
         order = Order(PROGRAMS / f"{program}.py", ranks, name or f"{program}-{self.mark[:8]}", absent)
@@ -101,7 +101,7 @@ class Job:
 
     def outside(self) -> dict[int, int]:
         """Return the same by our own numbers, of ranks that live: where the job runs in a container they are others."""
-        if self._beside is None:
+        if self.beside is None:
             return self.ranks
         ours = {_number_within(pid): pid for pid in self.processes()}
         return {rank: ours[pid] for rank, pid in self.ranks.items() if pid in ours}
@@ -180,7 +180,7 @@ class Job:
             output=output,
             ranks=self._forked_ranks,
             imports=self.truth.get("imports", ()),
-            beside=self._beside,
+            beside=self.beside,
         )
 
     def _execute(self, command: Command, environment: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:

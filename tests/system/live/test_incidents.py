@@ -95,7 +95,8 @@ def started_beside(pid: int, log: Path, *arguments: str) -> Iterator[None]:
     """Run an agent in a container."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UNHANG"))}
     with log.open("ab") as output:
-        outer = warm.start_beside(pid, arguments, environment=environment, output=output.fileno())
+        streams = (output.fileno(),) * 2
+        outer = warm.start(arguments, environment=environment, streams=streams, beside=pid)
     try:
         yield
         os.kill(only_child(outer.pid), signal.SIGTERM)

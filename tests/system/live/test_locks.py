@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.e2e.hosts import container
-from tests.system.live.asking import diagnose
+from tests.system.live.asking import diagnosed
 from tests.system.live.fork_server import fork_server
 from tests.system.live.jobs import Job
 from tests.system.live.launchers import common_environment
@@ -34,18 +33,11 @@ time.sleep(86_400)
 """
 
 
-@pytest.fixture(name="beside")
-def _beside() -> Iterator[int]:
-    """A container for each test."""
-    with container() as first:
-        yield first
-
-
 @pytest.mark.parametrize("lock", ["sqlite", "sqlite_wal", "posix", "description", "filelock"])
-def test_a_lock_that_is_kept_over_a_collective(lock: str, tmp_path: Path, beside: int) -> None:
+def test_a_lock_that_is_kept_over_a_collective(lock: str, tmp_path: Path, container: int) -> None:
     """Of the two ranks that wait for each other the one with the lock is the cause, and the lock is named."""
-    with Job(PROGRAM, directory=tmp_path, environment={SHARED: lock}, forked=True, beside=beside) as job:
-        reply = diagnose(job.name, directory=tmp_path, beside=beside)
+    with Job(PROGRAM, directory=tmp_path, environment={SHARED: lock}, forked=True, beside=container) as job:
+        reply = diagnosed(job)
     assert_right(Truth.of(PROGRAM, "bare"), reply)
     (finding,) = reply.answer["findings"]
     assert "rank 3 waits for the lock" in finding["summary"]
@@ -53,27 +45,27 @@ def test_a_lock_that_is_kept_over_a_collective(lock: str, tmp_path: Path, beside
     assert finding["next_steps"][0]["text"].startswith("have rank 2 let go of the lock")
 
 
-def test_a_database_that_is_open_and_not_waited_for(tmp_path: Path, beside: int) -> None:
+def test_a_database_that_is_open_and_not_waited_for(tmp_path: Path, container: int) -> None:
     """Rank 3 sleeps for a reason of its own: that rank 2 has locked the database is not what holds it up."""
     environment = {SHARED: "sqlite_open"}
-    with Job(PROGRAM, directory=tmp_path, environment=environment, forked=True, beside=beside) as job:
-        reply = diagnose(job.name, directory=tmp_path, beside=beside)
+    with Job(PROGRAM, directory=tmp_path, environment=environment, forked=True, beside=container) as job:
+        reply = diagnosed(job)
     (finding,) = reply.answer["findings"]
     assert [culprit["rank"] for culprit in finding["culprits"]] == [3]
     assert finding["where"]["user"]["function"] == "have_it_open"
     assert "metrics.db" not in finding["summary"]
 
 
-def test_a_database_that_a_process_outside_the_job_has_locked(tmp_path: Path, beside: int) -> None:
+def test_a_database_that_a_process_outside_the_job_has_locked(tmp_path: Path, container: int) -> None:
     """That process is named beside the rank that waits for it."""
     shared = tmp_path / "shared"
     shared.mkdir()
     environment = {SHARED: "sqlite", "UNHANG_TEST_LOCKED": str(shared)}
     with (
-        holder(shared, beside) as pid,
-        Job(PROGRAM, directory=tmp_path, environment=environment, forked=True, beside=beside) as job,
+        holder(shared, container) as pid,
+        Job(PROGRAM, directory=tmp_path, environment=environment, forked=True, beside=container) as job,
     ):
-        reply = diagnose(job.name, directory=tmp_path, patience=None, beside=beside)
+        reply = diagnosed(job, patience=None)
     (finding,) = reply.answer["findings"]
     assert [culprit["rank"] for culprit in finding["culprits"]] == [2]
     assert f"the lock on {shared}/metrics.db, which is held by pid {pid} (" in finding["summary"]

@@ -5,14 +5,12 @@ These are a third of the programs; `python -m tests.system.live.zoo` runs all of
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.build.processes.memory_groups import memory_group
-from tests.system.e2e.hosts import container
-from tests.system.live.asking import Reply, diagnose, unhang
+from tests.system.live.asking import Reply, diagnose, diagnosed, unhang
 from tests.system.live.jobs import Job
 from tests.system.live.truths import Mode, Truth, read_truth
 
@@ -70,13 +68,6 @@ def pids_named(reply: Reply) -> set[int]:
     return {culprit["pid"] for finding in reply.answer["findings"] for culprit in finding["culprits"]}
 
 
-@pytest.fixture(name="container")
-def _container() -> Iterator[int]:
-    """One for each test."""
-    with container() as first:
-        yield first
-
-
 @pytest.mark.parametrize(("program", "mode", "forked"), RUNS)
 def test_the_answer_agrees_with_the_truth(
     program: str, mode: Mode, forked: bool, container: int, tmp_path: Path
@@ -99,7 +90,7 @@ def test_the_answer_agrees_with_the_truth(
         environment=environment,
         beside=beside,
     ) as job:
-        reply = diagnose(job.name, directory=tmp_path, beside=beside)
+        reply = diagnosed(job)
     assert_right(Truth.of(program, mode) if forked else Truth.of(program, mode, 1, ranks=2), reply)
     assert reply.answer["job"] == job.name
 
@@ -111,7 +102,7 @@ def test_patience_ends_when_the_job_moves_again(container: int, tmp_path: Path) 
     Three steps in ten seconds: without a record that is hard to tell from none.
     """
     with Job("validation_for_a_while", directory=tmp_path, forked=True, beside=container) as job:
-        reply = diagnose(job.name, directory=tmp_path, patience=None, beside=container)
+        reply = diagnosed(job, patience=None)
     assert reply.answer["verdict"] in ("not_hung", "cannot_tell")
     assert 8.0 < reply.answer["took_seconds"] < 60.0
 
@@ -127,7 +118,7 @@ def test_any_rank_can_be_the_one(faulty_rank: int, container: int, tmp_path: Pat
         forked=True,
         beside=container,
     ) as job:
-        reply = diagnose(job.name, directory=tmp_path, beside=container)
+        reply = diagnosed(job)
     assert_right(Truth.of("asleep_before_collective", "probe", faulty_rank), reply)
     assert pids_named(reply) == {job.ranks[faulty_rank]}
 
@@ -148,7 +139,7 @@ def test_ranks_are_found_whoever_launched_them(launch: str, container: int, tmp_
         environment=environment,
         beside=beside,
     ) as job:
-        reply = diagnose(job.name, directory=tmp_path, beside=beside)
+        reply = diagnosed(job)
     assert_right(Truth.of("asleep_before_collective", "bare", faulty, ranks=ranks), reply)
     assert pids_named(reply) == {job.ranks[faulty]}
 
@@ -178,7 +169,7 @@ def test_two_ranks_that_call_different_operations(container: int, tmp_path: Path
     with Job(
         "wrong_op", directory=tmp_path, recorded=True, ranks=2, environment=ONE_OF_TWO, forked=True, beside=container
     ) as job:
-        reply = diagnose(job.name, directory=tmp_path, beside=container)
+        reply = diagnosed(job)
     (finding,) = reply.answer["findings"]
     assert (finding["kind"], finding["certainty"], finding["victims"]) == ("collective_mismatch", "proven", "0-1")
     assert not finding["culprits"]
@@ -191,7 +182,7 @@ def test_ranks_that_say_so_only_after_they_have_started(tmp_path: Path) -> None:
     The children are real interpreters; who spawns them is a fork.
     """
     with Job("spawned", directory=tmp_path, ranks=2, environment=ONE_OF_TWO, forked=True) as job:
-        reply = diagnose(job.name, directory=tmp_path)
+        reply = diagnosed(job)
     assert_right(Truth.of("spawned", "bare", 1, ranks=2), reply)
     assert pids_named(reply) == {job.ranks[1]}
 
@@ -200,7 +191,7 @@ def test_run_loads_the_probe(tmp_path: Path) -> None:
     """`unhang run -- COMMAND` gives the same as the probe's path in PYTHONPATH."""
     wrapper = unhang("run", "--")
     with Job("asleep_before_collective", directory=tmp_path, wrapper=wrapper, ranks=2, environment=ONE_OF_TWO) as job:
-        reply = diagnose(job.name, directory=tmp_path)
+        reply = diagnosed(job)
     assert_right(Truth.of("asleep_before_collective", "probe", 1, ranks=2), reply)
     assert reply.answer["coverage"]["with_trace"] == 2
 
@@ -213,7 +204,7 @@ def test_a_rank_that_the_kernel_kills_for_want_of_memory(mode: Mode, tmp_path: P
         environment = {"UNHANG_TEST_MEMORY_GROUP": str(group)}
         probe = mode == "probe"
         with Job("killed_rank", directory=tmp_path, probe=probe, environment=environment, forked=True) as job:
-            reply = diagnose(job.name, directory=tmp_path)
+            reply = diagnosed(job)
     assert_right(Truth.of("killed_rank", mode), reply)
     (finding,) = reply.answer["findings"]
     assert finding["cause"] == "oom"
@@ -236,10 +227,10 @@ def test_a_job_killed_and_started_again_under_the_same_name(container: int, tmp_
         )
 
     with start(2) as first:
-        reply = diagnose(name, directory=tmp_path, beside=container)
+        reply = diagnosed(first)
         assert_right(Truth.of("asleep_before_collective", "probe"), reply)
     with start(1) as second:
-        reply = diagnose(name, directory=tmp_path, beside=container)
+        reply = diagnosed(second)
     assert_right(Truth.of("asleep_before_collective", "probe", 1), reply)
     assert pids_named(reply) == {second.ranks[1]}
     assert first.ranks[1] not in pids_named(reply)
@@ -254,8 +245,8 @@ def test_two_jobs_on_one_machine(container: int, tmp_path: Path) -> None:
         ) as asleep,
         Job("stopped_rank", directory=tmp_path, probe=True, forked=True, beside=container) as stopped,
     ):
-        about_asleep = diagnose(asleep.name, directory=tmp_path, beside=container)
-        about_stopped = diagnose(stopped.name, directory=tmp_path, beside=container)
+        about_asleep = diagnosed(asleep)
+        about_stopped = diagnosed(stopped)
     assert_right(Truth.of("asleep_before_collective", "bare", 1), about_asleep)
     assert_right(Truth.of("stopped_rank", "probe"), about_stopped)
     assert pids_named(about_asleep) == {asleep.ranks[1]}
@@ -269,7 +260,7 @@ def test_two_jobs_on_one_machine(container: int, tmp_path: Path) -> None:
 def test_the_same_every_time(program: str, mode: Mode, times: int, container: int, tmp_path: Path) -> None:
     """A job that moves is never called hung, at whatever instant it is looked at."""
     with Job(program, directory=tmp_path, probe=mode == "probe", forked=True, beside=container) as job:
-        replies = [diagnose(job.name, directory=tmp_path, beside=container) for _ in range(times)]
+        replies = [diagnosed(job) for _ in range(times)]
     for reply in replies:
         assert_right(Truth.of(program, mode), reply)
 

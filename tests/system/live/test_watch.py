@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.build.processes import warm
-from tests.system.e2e.hosts import container, only_child
+from tests.system.e2e.hosts import only_child
 from tests.system.live.asking import unhang
 from tests.system.live.jobs import Job
 from tests.system.live.truths import REPOSITORY
@@ -31,13 +31,6 @@ while [ $# -gt 0 ]; do case "$1" in -o|-p|-l|-F) shift 2;; -*) shift;; *) break;
 shift
 exec sh -c "$*"
 """
-
-
-@pytest.fixture(name="beside")
-def _beside() -> Iterator[int]:
-    """A container for each test: other tests' jobs are none of its own."""
-    with container() as first:
-        yield first
 
 
 class Watch:
@@ -134,10 +127,10 @@ def _line(output: IO[str], until: float) -> str:
     return output.readline()
 
 
-def test_job_on_this_machine(tmp_path: Path, beside: int) -> None:
+def test_job_on_this_machine(tmp_path: Path, container: int) -> None:
     """Its culprit is named, its end is said, and Ctrl-C ends it at once, with all of its helpers."""
-    with watching(beside, executed=True) as watch:
-        with Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True, beside=beside) as job:
+    with watching(container, executed=True) as watch:
+        with Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True, beside=container) as job:
             opened = next_event(watch, job)
             assert opened["kind"] == "opened"
             assert [culprit["rank"] for culprit in opened["incident"]["culprits"]] == [2]
@@ -147,11 +140,11 @@ def test_job_on_this_machine(tmp_path: Path, beside: int) -> None:
         assert "Traceback" not in said
 
 
-def test_job_that_is_killed_as_a_whole(tmp_path: Path, beside: int) -> None:
+def test_job_that_is_killed_as_a_whole(tmp_path: Path, container: int) -> None:
     """It trained, and all its ranks got SIGKILL: nothing is left to look at, and what each did last is said."""
     with (
-        watching(beside) as watch,
-        Job("healthy", directory=tmp_path, recorded=True, forked=True, launch="direct", beside=beside) as job,
+        watching(container) as watch,
+        Job("healthy", directory=tmp_path, recorded=True, forked=True, launch="direct", beside=container) as job,
     ):
         until_watched(watch, job)
         for pid in job.outside().values():
@@ -161,7 +154,7 @@ def test_job_that_is_killed_as_a_whole(tmp_path: Path, beside: int) -> None:
     assert "ranks 0-3 killed by signal 9; when last seen, rank" in incident["headline"]
 
 
-def test_job_on_hosts_over_ssh(tmp_path: Path, beside: int) -> None:
+def test_job_on_hosts_over_ssh(tmp_path: Path, container: int) -> None:
     """The same job, found by visits: opened once, however often it is seen."""
     near = tmp_path / "near"
     near.write_text(_NEAR, encoding="ascii")
@@ -171,8 +164,8 @@ def test_job_on_hosts_over_ssh(tmp_path: Path, beside: int) -> None:
     remote.chmod(0o755)
     visiting = ("--ssh", "--hosts", "node01", "--ssh-command", str(near), "--remote-command", str(remote))
     with (
-        Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True, beside=beside) as job,
-        watching(beside, *visiting, "--every", "1") as watch,
+        Job("asleep_before_collective", directory=tmp_path, recorded=True, forked=True, beside=container) as job,
+        watching(container, *visiting, "--every", "1") as watch,
     ):
         opened = next_event(watch, job)
         assert (opened["kind"], [c["rank"] for c in opened["incident"]["culprits"]]) == ("opened", [2])

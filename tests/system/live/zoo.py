@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.system.live.asking import NoAnswer, diagnose
+from tests.system.live.asking import NoAnswer, diagnosed
 from tests.system.live.jobs import Job, JobFailed
 from tests.system.live.truths import Mode, Truth, all_programs, named
 
@@ -51,7 +51,7 @@ def try_program(program: str, mode: Mode) -> Outcome:
     with tempfile.TemporaryDirectory() as directory:
         try:
             with Job(program, directory=Path(directory), probe=mode == "probe", recorded=mode == "memory") as job:
-                reply = diagnose(job.name, directory=Path(directory), patience=None)
+                reply = diagnosed(job, patience=None)
         except (JobFailed, NoAnswer) as error:
             return Outcome(program, mode, time.monotonic() - started, nothing, (" ".join(str(error).split())[:300],))
     wrong = Truth.of(program, mode).disagreements(reply.answer, reply.status)
