@@ -37,6 +37,9 @@ _ADVICE = (
     "component kernel-log), or set kernel.dmesg_restrict=0"
 )
 
+_LINE_FEED = rb"\x0a"
+"""Within a record, as the device writes it."""
+
 # 6,1234,98765432,-;NVRM: Xid (PCI:0000:3b:00): 79, …        the facility and level, a number, microseconds since boot
 _HEAD = re.compile(rb"(\d{1,5}),(\d{1,20}),(\d{1,20}),[^;]{0,200};")
 
@@ -121,11 +124,14 @@ class KernelLog:
 
 
 def parse_record(data: bytes) -> KernelMessage | None:
-    """Read one record; None for one that is not the kernel's own, or makes no sense."""
+    """Read one record; None for one that is not the kernel's own, or makes no sense.
+
+    What follows a line feed within it is left out, as where the ring is read: a name that the kernel logs may hold one.
+    """
     head = _HEAD.match(data)
     if head is None or int(head[1]) >> 3 != 0:
         return None
-    text = data[head.end() :].partition(b"\n")[0]
+    text = data[head.end() :].partition(b"\n")[0].partition(_LINE_FEED)[0]
     return KernelMessage(int(head[3]) / 1e6, text.decode(errors="replace"))
 
 
