@@ -1,8 +1,8 @@
 """What the tools answer: a page of what the REST API answers, apart from what no job can write."""
 
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from collector.keep.store import Listed
 from collector.question import Step
@@ -23,17 +23,14 @@ V = TypeVar("V", bound=Value)
 class Answer(Contract, Generic[V]):
     """One page. Outside of `untrusted` stands nothing that a job can write."""
 
-    notice: str = Field(default=NOTICE, description="How to read `untrusted`.")
+    notice: str = NOTICE
     next: str | None = Field(
         default=None,
-        description="More is left: pass this as `cursor`, with the same other arguments. null: this was the last page.",
+        description="The `cursor` of the next page; null: this was the last.",
     )
-    advice: str = Field(default="", description="How to get what is left out or cut here; empty: nothing is.")
-    untrusted: V | None = Field(
-        default=None,
-        description="As the REST API answers. Its lists hold the rows of this page; a row that is too long for one "
-        "page goes on as the first row of the next.",
-    )
+    advice: str = ""
+    """How to get what is cut here."""
+    untrusted: V | None = None
 
     def with_page(self, part: Document | None) -> Document:
         """Return it as JSON, with a page of what is untrusted at its end."""
@@ -43,10 +40,10 @@ class Answer(Contract, Generic[V]):
 class DiagnosisAnswer(Answer[Diagnosis]):
     """A diagnosis, or how far it is."""
 
-    id: str = Field(description="For get_diagnosis, and for `diagnosis` of the tools that show an aspect of a job.")
+    id: str = Field(description="For get_diagnosis, and for `diagnosis` of other tools.")
     status: Literal["ready", "running"]
-    step: Step | None = Field(default=None, description="How far it is; null: it is ready.")
-    verdict: Verdict | None = Field(default=None, description="null: it is not ready.")
+    step: Annotated[Step | None, WithJsonSchema({"type": ["object", "null"], "description": "How far it is."})] = None
+    verdict: Verdict | None = None
 
 
 class KeptDiagnoses(Value):

@@ -13,13 +13,13 @@ MOST_WAIT_SECONDS = 300.0
 
 Job = Annotated[str, Field(min_length=1, description="The job's name, as list_jobs gives it.")]
 Cursor = Annotated[
-    str | None, Field(max_length=8_000, description="The `next` of the page before; null: the first page.")
+    str | None, Field(max_length=8_000, description="The `next` of the page before, with the same other arguments.")
 ]
 Earlier = Annotated[
     str | None,
     Field(
         max_length=64,
-        description="Id of a diagnosis of the job: what was seen then, of which every page can be had. null: look now.",
+        description="Id of a diagnosis of the job: what was seen then, page by page. null: look now.",
     ),
 ]
 

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from collector.question import Step
 from collector.show.mcp.answers import NOTICE
 from collector.show.mcp.rest import Rest
+from collector.show.mcp.schemas import answer_schema, arguments_schema
 from collector.show.mcp.tools import TOOLS
 from shared import VERSION
 from shared.errors import InvalidInput, UnhangError, quoted
@@ -95,11 +96,9 @@ _LISTED = tuple(
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=tool.takes.model_json_schema(),
-        output_schema=tool.answers.model_json_schema(mode="serialization"),
-        annotations=ToolAnnotations(
-            title=tool.title, read_only_hint=True, destructive_hint=False, idempotent_hint=False, open_world_hint=False
-        ),
+        input_schema=arguments_schema(tool.takes),
+        output_schema=answer_schema(tool.answers),
+        annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
     )
     for tool in TOOLS
 )
