@@ -1,22 +1,22 @@
-"""Migrate a store's tables, once, by the replica that starts first.
+"""Make a store's tables, or migrate them, once, by the replica that starts first.
 
-1. Read the revision of the tables; if it is ours, that is all, and Alembic is not even imported.
+1. Read the revision of the tables; if it is ours, that is all.
 2. Else wait for the lock and read again: another replica may have done the work in the meantime.
-3. Refuse what a later version wrote. Adopt the tables of the first release, which did not use Alembic.
-4. Run the missing migrations in one transaction: a kill leaves the tables as they were.
+3. Where there are no tables, make the newest.
+4. Else run the migrations that are missing. Refuse what a later version wrote, or none of ours.
+
+All of it is one transaction: a kill leaves the tables as they were.
 """
 
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, select, text
+from sqlalchemy import Connection, insert, inspect, select
 
 from collector.keep.database import Database
-from collector.keep.tables import REVISION, marks
+from collector.keep.tables import REVISION, metadata, versions
 from shared.errors import InvalidSettings
 
 _FOLDER = Path(__file__).parent / "migrations"
-_BEFORE_ALEMBIC = 1
-"""The mark `schema` of the first release; its tables are those of revision 1."""
 
 
 def migrate(database: Database) -> None:
@@ -28,43 +28,34 @@ def migrate(database: Database) -> None:
     with database.write() as connection:
         database.lock(connection, "migration")
         found = _revision(connection)
-        if found != REVISION:
-            _upgrade(connection, database.where, adopted=found is None and _has_first_tables(connection, database))
+        if found is None and not inspect(connection).get_table_names():
+            metadata.create_all(connection)
+            connection.execute(insert(versions).values(version_num=REVISION))
+        elif found != REVISION:
+            _upgrade(connection, database.where, found)
 
 
 def _revision(connection: Connection) -> str | None:
-    """Return the revision that Alembic recorded."""
-    if not inspect(connection).has_table("alembic_version"):
+    """Return the revision that Alembic, or who made the tables, recorded."""
+    if not inspect(connection).has_table(versions.name):
         return None
-    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+    return connection.execute(select(versions.c.version_num)).scalar_one_or_none()
 
 
-def _has_first_tables(connection: Connection, database: Database) -> bool:
-    if not inspect(connection).has_table(marks.name):
-        return False
-    schema = connection.execute(select(marks.c.value).where(marks.c.name == "schema")).scalar_one_or_none()
-    if schema != _BEFORE_ALEMBIC:
-        raise _refused(database.where, str(schema))
-    return True
-
-
-def _upgrade(connection: Connection, where: str, *, adopted: bool) -> None:
+def _upgrade(connection: Connection, where: str, found: str | None) -> None:
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError
 
+    refused = InvalidSettings(
+        f"the store {where} has schema {found or 'unknown'}, this version needs {REVISION}",
+        advice="use the version of unhang that wrote it, or name another store",
+    )
+    if found is None:
+        raise refused
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
-    if adopted:
-        command.stamp(config, str(_BEFORE_ALEMBIC))
     try:
         command.upgrade(config, REVISION)
     except CommandError as error:
-        raise _refused(where, _revision(connection) or "unknown") from error
-
-
-def _refused(where: str, schema: str) -> InvalidSettings:
-    return InvalidSettings(
-        f"the store {where} has schema {schema}, this version needs {REVISION}",
-        advice="use the version of unhang that wrote it, or name another store",
-    )
+        raise refused from error

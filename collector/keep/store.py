@@ -24,7 +24,7 @@ from collector.keep.preflights import Preflights
 from collector.keep.registrations import Registrations
 from collector.keep.run_ledger import Ledger, RunState, end_run
 from collector.keep.seen import diagnoses_seen_by
-from collector.keep.tables import diagnoses, incident_diagnoses, job_key, marks, plain, snapshots, watches
+from collector.keep.tables import diagnoses, incident_diagnoses, job_key, plain, snapshots, versions, watches
 from collector.keep.url import StorePlace, parse_store_place
 from collector.keep.watched.deliveries import Deliveries
 from collector.keep.watched.incidents import Incidents
@@ -101,7 +101,7 @@ class Store:
     def check(self) -> None:
         """Raises StoreTrouble where the database does not answer."""
         with self._database.read() as connection:
-            connection.execute(select(marks.c.value)).first()
+            connection.execute(select(versions.c.version_num)).first()
 
     def save(
         self,

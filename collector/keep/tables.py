@@ -5,15 +5,15 @@ from hashlib import sha256
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
 REVISION = "8"
-"""Version of these tables: the newest of `collector/keep/migrations/versions/`."""
+"""Version of these tables, and of the newest migration: whoever changes a table adds one to `migrations/versions/`."""
 
 metadata = MetaData()
 
 Id = String(36).with_variant(String(36, collation="C"), "postgresql")
 """A UUID of version 7: its text sorts by time, if the collation does not interfere."""
 
-marks = Table("marks", metadata, Column("name", String(40), primary_key=True), Column("value", Integer, nullable=False))
-"""Facts about the database itself; `schema` is what versions of unhang before Alembic ask for."""
+versions = Table("alembic_version", metadata, Column("version_num", String(32), primary_key=True))
+"""Which revision the tables have, as Alembic keeps it."""
 
 diagnoses = Table(
     "diagnoses",

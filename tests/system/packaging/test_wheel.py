@@ -64,7 +64,7 @@ def test_probe_path_exposes_the_probe_alone(installed: Environment, tmp_path: Pa
 
 
 def test_store_is_made_by_what_the_wheel_carries(installed: Environment, tmp_path: Path) -> None:
-    """The migrations are files that Alembic reads: the collector that is installed finds its own."""
+    """Without a checkout beside it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         command = (installed.folder / "bin" / "unhang", "collector", "--store", "store.sqlite3", "--listen", listen)

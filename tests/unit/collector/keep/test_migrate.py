@@ -1,9 +1,11 @@
 """A store's tables: made once, brought up to date without loss, and left alone where a later version wrote them."""
 
+import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,34 +13,19 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import event, inspect, text
 
+import collector.keep.migrate
 from collector.align.expected import Expected
 from collector.keep.database import Database
 from collector.keep.migrate import migrate
 from collector.keep.store import Store
-from collector.keep.tables import REVISION, metadata
+from collector.keep.tables import REVISION, metadata, runs
 from collector.keep.url import parse_store_place
 from shared.errors import InvalidSettings
 from tests.architecture.import_graph import REPOSITORY
 from tests.unit.collector.conftest import Opener
 from tests.unit.collector.keep.test_store import NOW_NS, made, save
-
-_FIRST_RELEASE = """
-CREATE TABLE marks (name VARCHAR(40) NOT NULL, value INTEGER NOT NULL, PRIMARY KEY (name));
-CREATE TABLE diagnoses (
-    id VARCHAR(36) NOT NULL, job TEXT, made_at VARCHAR(32) NOT NULL, made_at_ms BIGINT NOT NULL,
-    verdict VARCHAR(20) NOT NULL, headline TEXT NOT NULL, body BLOB NOT NULL, expected BLOB NOT NULL,
-    size_bytes BIGINT NOT NULL, PRIMARY KEY (id)
-);
-CREATE INDEX diagnoses_by_job ON diagnoses (job, id);
-CREATE TABLE snapshots (
-    diagnosis VARCHAR(36) NOT NULL, position INTEGER NOT NULL, host TEXT, body BLOB NOT NULL,
-    PRIMARY KEY (diagnosis, position), FOREIGN KEY(diagnosis) REFERENCES diagnoses (id)
-);
-INSERT INTO marks VALUES ('schema', 1);
-"""
-"""What the release before Alembic made."""
 
 
 @pytest.fixture
@@ -72,30 +59,6 @@ def test_newest_revision_is_the_one_of_the_sources() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [REVISION]
 
 
-def test_store_of_the_first_release_is_adopted(tmp_path: Path) -> None:
-    """Its diagnoses are there afterwards, also job by job; the release that wrote it would now refuse it."""
-    file = tmp_path / "store.sqlite3"
-    new = Store(tmp_path / "new.sqlite3")
-    ids = [*save(new, NOW_NS), *save(new, NOW_NS + 10**6, job="b"), *save(new, NOW_NS + 2 * 10**6, job=None)]
-    new.close()
-    columns = "id, job, made_at, made_at_ms, verdict, headline, body, expected, size_bytes"
-    with sqlite3.connect(file) as raw:
-        raw.executescript(_FIRST_RELEASE)
-        raw.execute("ATTACH ? AS new", (str(tmp_path / "new.sqlite3"),))
-        raw.execute(f"INSERT INTO diagnoses SELECT {columns} FROM new.diagnoses")
-    raw.close()
-
-    store = Store(file)
-    assert [listed.id for listed in store.list()] == ids[::-1]
-    assert [listed.id for listed in store.list(job="b")] == [ids[1]]
-    assert store.kept(ids[2]).diagnosis.job is None
-    save(store, NOW_NS + 3 * 10**6)
-    store.close()
-    with sqlite3.connect(file) as raw:
-        assert raw.execute("SELECT value FROM marks WHERE name = 'schema'").fetchall() == [(2,)]
-    raw.close()
-
-
 def test_store_of_a_later_version_is_left_alone(place: str, opened: Opener) -> None:
     """It is refused with both versions named, and not changed."""
     save(opened(), NOW_NS)
@@ -110,13 +73,13 @@ def test_store_of_a_later_version_is_left_alone(place: str, opened: Opener) -> N
     assert "version of unhang" in caught.value.advice
 
 
-def test_later_mark_without_alembic_is_refused(tmp_path: Path) -> None:
+def test_tables_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
     """Tables that no version of ours has made are nobody's to change."""
     file = tmp_path / "store.sqlite3"
     with sqlite3.connect(file) as raw:
-        raw.executescript(_FIRST_RELEASE.replace("('schema', 1)", "('schema', 7)"))
+        raw.execute("CREATE TABLE diagnoses (id TEXT)")
     raw.close()
-    with pytest.raises(InvalidSettings, match="schema 7"):
+    with pytest.raises(InvalidSettings, match="schema unknown"):
         Store(file)
 
 
@@ -139,43 +102,65 @@ def test_replicas_that_start_at_once_make_the_tables_once(place: str) -> None:
     Store(place).close()
 
 
-def test_failed_migration_leaves_the_tables_as_they_were(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All revisions are one transaction: what fails after tables have changed has changed nothing."""
-    run_env = ScriptDirectory.run_env
+_NEXT = """
+import sqlalchemy
+from alembic import op
+revision, down_revision = "9", "{REVISION}"
+def upgrade():
+    op.add_column("runs", sqlalchemy.Column("note", sqlalchemy.Text))
+    {more}
+"""
 
-    def fail_at_the_end(self: ScriptDirectory) -> None:
-        run_env(self)
+
+@pytest.mark.parametrize("more", ["", "raise RuntimeError('half way')"], ids=["done", "failed"])
+def test_store_is_migrated_whole_or_not_at_all(
+    place: str, opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """By a version that has one migration more; what a store holds is there afterwards."""
+    store = opened()
+    ids = save(store, NOW_NS)
+    shutil.copytree(collector.keep.migrate._FOLDER, tmp_path / "migrations")
+    (tmp_path / "migrations" / "versions" / "revision_9.py").write_text(_NEXT.format(REVISION=REVISION, more=more))
+    monkeypatch.setattr(collector.keep.migrate, "_FOLDER", tmp_path / "migrations")
+    monkeypatch.setattr(collector.keep.migrate, "REVISION", "9")
+    later = database(place)
+    with pytest.raises(RuntimeError, match="half way") if more else nullcontext():
+        migrate(later)
+    with later.read() as connection:
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == (
+            "8" if more else "9"
+        )
+        assert ("note" in {column["name"] for column in inspect(connection).get_columns("runs")}) is not bool(more)
+    later.close()
+    assert [listed.id for listed in store.list()] == ids
+
+
+def test_tables_are_made_whole_or_not_at_all(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails when half of them are there leaves none."""
+
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("half way")
 
-    monkeypatch.setattr(ScriptDirectory, "run_env", fail_at_the_end)
     opened = database(place)
-    with pytest.raises(RuntimeError, match="half way"):
-        migrate(opened)
+    event.listen(runs, "after_create", fail)
+    try:
+        with pytest.raises(RuntimeError, match="half way"):
+            migrate(opened)
+    finally:
+        event.remove(runs, "after_create", fail)
     with opened.read() as connection:
         assert inspect(connection).get_table_names() == []
-    monkeypatch.undo()
     migrate(opened)
     opened.close()
 
 
-_OPENS_TWICE = """
-import os, sys
-from collector.keep.store import Store
-for _ in range(2):
-    child = os.fork()
-    if child == 0:
-        Store(sys.argv[1]).close()
-        print("alembic" in sys.modules)
-        break
-    os.waitpid(child, 0)
-"""
-
-
-def test_alembic_is_loaded_only_when_there_is_something_to_do(tmp_path: Path) -> None:
-    """A collector that starts on a store of its own version does without."""
-    command = [sys.executable, "-c", _OPENS_TWICE, str(tmp_path / "store.sqlite3")]
-    said = subprocess.check_output(command, cwd=REPOSITORY, text=True)
-    assert said.split() == ["True", "False"]
+def test_new_store_needs_no_alembic(tmp_path: Path) -> None:
+    """A collector that makes a store, or starts on one of its own version, does not wait for its import."""
+    opens = "from collector.keep.store import Store; Store(sys.argv[1]).close()"
+    program = f"import sys; {opens}; print('alembic' in sys.modules)"
+    command = [sys.executable, "-c", program, str(tmp_path / "store.sqlite3")]
+    said = [subprocess.check_output(command, cwd=REPOSITORY, text=True).strip() for _ in range(2)]
+    assert said == ["False", "False"]
 
 
 @pytest.mark.parametrize(
