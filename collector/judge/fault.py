@@ -52,6 +52,9 @@ class Fault:
     """The lock file that the victims poll."""
 
 
+NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})
+"""Kinds of faults that time does not heal: they need no stall to be told from a pause."""
+
 TELLING = frozenset(set(Cause) - {Cause.USER_CODE, Cause.UNKNOWN, Cause.TEARDOWN, Cause.COMMUNICATION})
 """Causes that hold a rank against its will, whatever the others do."""
 
