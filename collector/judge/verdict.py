@@ -26,8 +26,8 @@ D. Where C blames nobody, log lines and stacks are weighed against each other (s
 E. Where only ranks that nobody looked at are left to blame, nobody is: where to look next is the answer.
 F. Culprits that are seen go before those on silent nodes, unless more than silence names these. Who polls a lock file
    waits for the rank that holds it.
-G. A fault that may be a pause of a healthy job (`pauses`; of files, `moment_of_dumps`) waits for more looks; one that is
-   due does not wait for it.
+G. A fault that may be a pause of a healthy job (`pauses`; `moment_of_dumps`, of files) waits for more looks; one that
+   is due does not wait for it.
 H. Certainty is lowered where a guess is part of it. Nodes and descriptors then add causes and evidence; they blame
    nobody.
 """
