@@ -57,7 +57,7 @@ from collector.judge.by_ras import faults_by_ras
 from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
-from collector.judge.certainty import tempered, unproven
+from collector.judge.certainty import Support, less_sure, tempered
 from collector.judge.ended_job import ended_job
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
@@ -119,7 +119,7 @@ def _unproven(reading: Interpretation, doubts: Sequence[Conflict]) -> Interpreta
     """What may rest on somebody else's processes is not proven."""
     remarks = tuple(doubt.text for doubt in doubts)
     findings = (
-        each.model_copy(update={"certainty": unproven(each.certainty), "remarks": (*each.remarks, *remarks)})
+        each.model_copy(update={"remarks": (*each.remarks, *remarks), **less_sure(each, Support.OTHER_USERS)})
         for each in reading.findings
     )
     return replace(reading, findings=tuple(findings))
