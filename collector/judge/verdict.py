@@ -76,6 +76,7 @@ from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Conflict, Diagnosis
 from shared.answer.words import Verdict
+from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import listed
 from shared.wire.snapshot import NodeSnapshot
@@ -233,11 +234,23 @@ def _nothing_shown(observations: Observations) -> str:
     ending = [edge for edge in observations.edges if may_be_ending(edge, observations)]
     if ending:
         return f"{_left_unfinished(ending)}: the job may just have ended"
+    unknown = [edge for edge in observations.edges if edge.to_unknown]
+    if unknown:
+        return _held_by_unknown(unknown, observations)
     if any(map(unfinished, observations.traces.values())):
         return "operations were in flight, and what is left of the records does not show who waits for whom"
     over = settled_disputes_of(observations.groups, observations.traces)
     told = f"; {settled_in_words(over[0])}" if over else ""
     return f"nothing was in flight when the dumps were taken{told}"
+
+
+def _held_by_unknown(unknown: list[Edge], observations: Observations) -> str:
+    """Who waits for a rank that no dump names, and who waits for them: they are victims themselves."""
+    who = sorted({edge.waiter for edge in unknown})
+    others = sorted({edge.waiter for edge in observations.edges if {*edge.holders} & {*who}} - {*who})
+    behind = f", and {waiting_for(others, who)}" if others else ""
+    waits = ranks_with(who, "waits", "wait")
+    return f"{waits} in {unknown[0].signature.op} for {either(who, 'a rank', 'ranks')} that no dump names{behind}"
 
 
 def _left_unfinished(edges: list[Edge]) -> str:

@@ -22,6 +22,7 @@ from tests.build.simulation.style import Style
 from tests.build.simulation.truth import Truth, truth_of
 
 _TRIES = 200
+_SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,15 @@ class Scenario:
 
     @cached_property
     def dumps(self) -> list[NodeSnapshot]:
-        """Bare dumps, one snapshot each."""
-        return [bare(rank, parse_dump(data)) for rank, data in self.files.items()]
+        """Bare dumps, one snapshot each; of Gloo, which has no watchdog to write them, two of each rank."""
+        traces = {rank: parse_dump(data) for rank, data in self.files.items()}
+        return [bare(rank, trace, written_ns) for written_ns in self.written_ns for rank, trace in traces.items()]
+
+    @property
+    def written_ns(self) -> tuple[int | None, ...]:
+        """When each look's dumps were written; None: nothing tells."""
+        ended = self.run.ended_ns
+        return (ended + 20 * _SECOND, ended + 40 * _SECOND) if self.semantics is Semantics.GLOO else (None,)
 
     def __str__(self) -> str:
         machine = self.run.machine
@@ -74,10 +82,17 @@ class Scenario:
         )
 
 
-def bare(rank: int, trace: Trace) -> NodeSnapshot:
+def bare(rank: int, trace: Trace, written_ns: int | None = None) -> NodeSnapshot:
+    """One rank of which there is nothing but a dump."""
     nothing = Missing(source="files", reason=Reason.NOT_FOUND)
     only = RankSnapshot(
-        identity=Identity(rank=rank), process=nothing, stacks=nothing, fds=nothing, logs=nothing, recorder=trace
+        identity=Identity(rank=rank),
+        process=nothing,
+        stacks=nothing,
+        fds=nothing,
+        logs=nothing,
+        recorder=trace,
+        recorded_at_ns=written_ns,
     )
     return NodeSnapshot(live=False, ranks=(only,))
 

@@ -4,6 +4,7 @@ Every run draws the same jobs, few of them, for they are large; `make bench` jud
 `python -m tests.bench.accuracy --case SEED` shows one.
 """
 
+import os
 import random
 from collections.abc import Sequence
 
@@ -103,8 +104,13 @@ def test_dumps_read_from_files_get_the_same_answer(tmp_path_factory) -> None:  #
     for seed in range(8):
         job = draw(seed)
         directory = tmp_path_factory.mktemp("dumps")
-        for rank, data in job.files.items():
-            (directory / f"trace_node-{rank // 8}_{rank}").write_bytes(data)
+        for look, written_ns in enumerate(job.written_ns):
+            (directory / str(look)).mkdir()
+            for rank, data in job.files.items():
+                file = directory / str(look) / f"trace_node-{rank // 8}_{rank}"
+                file.write_bytes(data)
+                if written_ns is not None:
+                    os.utime(file, ns=(written_ns, written_ns))
         snapshots, missing = read_directory(directory)
         assert not missing
         assert named(diagnose(snapshots, job.expected)) == named(diagnose(job.dumps, job.expected)), job
