@@ -62,9 +62,9 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.ABSENCE): Sure(_SUPPORTED, 2, "others wait for it, and it is nowhere that it should be"),
     (None, Support.SILENCE): Sure(_SUSPECTED, 1, "it does not answer, but the way to it may be at fault"),
     (None, Support.SILENT_NODE): Sure(_SUPPORTED, 2, "others wait for it, and its node does not answer"),
-    (None, Support.ELIMINATION): Sure(_SUSPECTED, 1, "it is only missing where the others are, and may be elsewhere"),
+    (None, Support.ELIMINATION): Sure(_SUSPECTED, 1, "it is merely not where the others are, and may be elsewhere"),
     (None, Support.TIE): Sure(_SUSPECTED, 1, "nothing sets one side apart from the other"),
-    (None, Support.RECORD): Sure(_PROVEN, 1, "the flight records of all ranks that it concerns show it"),
+    (None, Support.RECORD): Sure(_PROVEN, 1, "the flight records of all ranks involved show it"),
     (None, Support.PART_OF_RECORD): Sure(
         _SUPPORTED, 1, "flight records show it, but members or an order are inferred, or some ranks left no record"
     ),
@@ -72,7 +72,7 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
         _SUSPECTED, 1, "only one order of operations makes it a deadlock, and that order is inferred"
     ),
     (None, Support.RECORD_AND_STACKS): Sure(_SUPPORTED, 2, "the records show who waits, and the stacks what for"),
-    (None, Support.HABIT): Sure(_SUSPECTED, 1, "it did not do what it had done before, which may be right for once"),
+    (None, Support.HABIT): Sure(_SUSPECTED, 1, "it broke with what it had done before, which may be right for once"),
     (None, Support.STACKS): Sure(
         _SUSPECTED, 1, "only stacks show it, and a stack does not tell which operation a rank is in"
     ),
@@ -88,8 +88,8 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     ),
     (None, Support.LOCK): Sure(_SUSPECTED, 1, "who holds the lock file is not known, and may be at work"),
     (None, Support.LOCK_HOLDER): Sure(_SUPPORTED, 1, "the lock file's holder is a rank that stands still or is gone"),
-    (None, Support.MAY_COME): Sure(_SUPPORTED, 1, "it is at work, or was not seen whole, so it may still come"),
-    (None, Support.INFERRED_GROUP): Sure(_SUPPORTED, 1, "who belongs to the process group is inferred"),
+    (None, Support.MAY_COME): Sure(_SUPPORTED, 1, "it is at work, or was only partly observed, so it may still come"),
+    (None, Support.INFERRED_GROUP): Sure(_SUPPORTED, 1, "the members of the process group are inferred"),
     (None, Support.OTHER_USERS): Sure(_SUPPORTED, 1, "part of it may rest on another user's processes"),
 }
 """A row with a kind goes before that of all kinds."""

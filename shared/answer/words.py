@@ -57,9 +57,9 @@ class Certainty(StrEnum):
     """How certain a finding is: three words with a definition, not a number. `certainty_reason` says why."""
 
     PROVEN = "proven"
-    """Flight records of all whom it concerns, or the state of a process, show it."""
+    """The flight records of all ranks involved, or the state of a process, show it."""
     SUPPORTED = "supported"
-    """Two independent sources agree, or one shows it of which a part is inferred or not seen."""
+    """Two independent sources agree, or one shows it with a part that is inferred or not observed."""
     SUSPECTED = "suspected"
     """One weak source, a tie, or elimination."""
 
