@@ -151,23 +151,6 @@ def _moved_at_last(view: RankView) -> bool:
     return before is not None and last is not None and before != last
 
 
-def written_after(view: RankView, created_ns: int) -> float | None:
-    """Seconds from an operation's beginning to the file that shows it unfinished; None: nothing tells.
-
-    A copy of a file may be younger than the dump. That shows where it claims to have been written when operations had
-    been issued that it does not hold.
-    """
-    last = view.looks[-1].recorded_at_ns if view.looks else None
-    if last is None or not created_ns or last < created_ns:
-        return None
-    for before, after in pairwise(view.looks):
-        if isinstance(before.recorder, Trace) and isinstance(after.recorder, Trace) and before.recorded_at_ns:
-            newest = max(before.recorder.created_ns, default=0)
-            if any(newest < begun < before.recorded_at_ns for begun in after.recorder.created_ns):
-                return None
-    return (last - created_ns) / 1e9
-
-
 def _threads(view: RankView, a: RankSnapshot, b: RankSnapshot) -> tuple[Thread, Thread] | None:
     """The thread that stands for the rank, in two looks that can be compared."""
     if not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks) or a.stacks.native != b.stacks.native:

@@ -50,6 +50,13 @@ BUSY_GAPS = 10.0
 BUSY_SECONDS = 60.0
 """As `FROZEN_SECONDS`, there: a checkpoint or a compilation takes as long in a healthy job."""
 
+# Dumps that somebody asked for.
+
+SECOND_DUMP_SECONDS = 10
+"""After which a second dump of each rank is worth while: twice `FROZEN_SECONDS`, as nobody takes all at one moment."""
+DUMPS_APART = 2.0
+"""How much further apart the dumps of one rank may be than those of another, to be of two looks at all of them."""
+
 # A job of which no rank is left.
 
 ENDED_WAITING_SECONDS = 30.0

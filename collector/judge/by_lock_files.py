@@ -114,7 +114,7 @@ def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) ->
         fault,
         culprits=tuple(sorted(culprits)),
         victims=tuple(sorted({*fault.victims, *waiting} - culprits)),
-        certainty=unproven(fault.certainty),
+        certainty=unproven(fault.certainty, Support.LOCK_HOLDER),
         said="; ".join(_said(wait, observations) for wait in waits) if blamed else "",
         evidence=(*fault.evidence, *(_evidence(wait, observations) for wait in waits)),
         lock=waits[0].lock if blamed else None,

@@ -1,10 +1,11 @@
 """How sure a finding is, by what it rests on: one table, by kind of finding and by its support.
 
 `proven`     what was recorded, or the state of a process, shows it: no healthy job looks so.
-`supported`  it follows from two independent pieces of evidence, or from one once all others are excluded.
-`suspected`  one weak piece of evidence, a majority of one, or nothing but elimination.
+`supported`  it follows from two independent sources that agree, or from one of which a part is inferred or not seen.
+`suspected`  one weak source, a tie, or nothing but elimination.
 
-Nothing else in the judge says how sure it is: it names the support, and `how_sure` looks it up.
+Nothing else in the judge says how sure it is: it names the support, and `how_sure` looks it up. The row's sentence is
+what users read behind the word. The last rows are for what would be proven, if it did not rest on them, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +19,10 @@ from collector.align.progress import Motion
 from collector.align.roster import Presence
 from collector.align.thresholds import is_majority
 from collector.align.wait_states import WaitState
-from collector.judge.fault import Fault, left_out
+from collector.judge.fault import Fault, Sure, left_out
 from collector.judge.logs.vote import Opinion
 from collector.judge.records.compare_sequences import Mismatch
-from shared.answer.diagnosis import Evidence
+from shared.answer.diagnosis import Evidence, Finding
 from shared.answer.words import Cause, Certainty, Kind
 
 
@@ -49,36 +50,54 @@ class Support(StrEnum):
     LOCK = "a lock file"
     LOCK_HOLDER = "a lock file whose holder is known"
 
+    MAY_COME = "the time that a rank at work has taken"
+    INFERRED_GROUP = "a group whose members are inferred"
+    OTHER_USERS = "processes that may be another user's"
 
-_TABLE: Mapping[tuple[Kind | None, Support], tuple[Certainty, str]] = {
-    (None, Support.PROCESS): (Certainty.PROVEN, "who is stopped or has ended does not come"),
-    (None, Support.ENDINGS): (Certainty.SUPPORTED, "that it crashed was seen, that the others ended of it was not"),
-    (None, Support.ABSENCE): (Certainty.SUPPORTED, "others wait for it, and who should have it does not"),
-    (None, Support.SILENCE): (Certainty.SUSPECTED, "where most are silent, or once, the way to them may be at fault"),
-    (None, Support.SILENT_NODE): (Certainty.SUPPORTED, "others wait, and its node is silent: what it does is not seen"),
-    (None, Support.ELIMINATION): (Certainty.SUSPECTED, "it is only not where the others are, and may be elsewhere"),
-    (None, Support.TIE): (Certainty.SUSPECTED, "nothing sets one side apart"),
-    (None, Support.RECORD): (Certainty.PROVEN, "all whom it concerns have recorded it"),
-    (None, Support.PART_OF_RECORD): (Certainty.SUPPORTED, "members or an order are inferred, or some are silent"),
-    (Kind.P2P_DEADLOCK, Support.PART_OF_RECORD): (Certainty.SUSPECTED, "one order alone makes it, and it is inferred"),
-    (None, Support.RECORD_AND_STACKS): (Certainty.SUPPORTED, "the records show who waits, the stacks for what"),
-    (None, Support.HABIT): (Certainty.SUSPECTED, "a program may rightly do something else for once"),
-    (None, Support.STACKS): (Certainty.SUSPECTED, "a stack does not show which operation a rank is in"),
-    (None, Support.STACKS_AND_KERNEL): (Certainty.SUPPORTED, "the kernel holds it where its stack says that it is"),
-    (None, Support.KERNEL_LINES): (Certainty.SUSPECTED, "trouble of a node need not be that of the job"),
-    (None, Support.COUNTS): (Certainty.SUSPECTED, "launches are no completions, and counts differ for a moment"),
-    (None, Support.COUNTS_AND_STACKS): (Certainty.SUPPORTED, "two reports and the stacks say the same"),
-    (None, Support.LINES): (Certainty.SUSPECTED, "one kind of line, or several that contradict each other"),
-    (None, Support.AGREED_LINES): (Certainty.SUPPORTED, "two kinds of witnesses, or lines and what is seen, agree"),
-    (None, Support.LOCK): (Certainty.SUSPECTED, "who holds it is not known, and may be at work"),
-    (None, Support.LOCK_HOLDER): (Certainty.SUPPORTED, "its holder is a rank that stands still, or is gone"),
+
+_SUSPECTED, _SUPPORTED, _PROVEN = Certainty.SUSPECTED, Certainty.SUPPORTED, Certainty.PROVEN
+TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
+    (None, Support.PROCESS): Sure(_PROVEN, 1, "a process that is stopped or has ended cannot join the others"),
+    (None, Support.ENDINGS): Sure(_SUPPORTED, 1, "the failure was seen; that it ended the others was not"),
+    (None, Support.ABSENCE): Sure(_SUPPORTED, 2, "others wait for it, and it is nowhere that it should be"),
+    (None, Support.SILENCE): Sure(_SUSPECTED, 1, "it does not answer, but the way to it may be at fault"),
+    (None, Support.SILENT_NODE): Sure(_SUPPORTED, 2, "others wait for it, and its node does not answer"),
+    (None, Support.ELIMINATION): Sure(_SUSPECTED, 1, "it is merely not where the others are, and may be elsewhere"),
+    (None, Support.TIE): Sure(_SUSPECTED, 1, "nothing sets one side apart from the other"),
+    (None, Support.RECORD): Sure(_PROVEN, 1, "the flight records of all ranks involved show it"),
+    (None, Support.PART_OF_RECORD): Sure(
+        _SUPPORTED, 1, "flight records show it, but members or an order are inferred, or some ranks left no record"
+    ),
+    (Kind.P2P_DEADLOCK, Support.PART_OF_RECORD): Sure(
+        _SUSPECTED, 1, "only one order of operations makes it a deadlock, and that order is inferred"
+    ),
+    (None, Support.RECORD_AND_STACKS): Sure(_SUPPORTED, 2, "the records show who waits, and the stacks what for"),
+    (None, Support.HABIT): Sure(_SUSPECTED, 1, "it broke with what it had done before, which may be right for once"),
+    (None, Support.STACKS): Sure(
+        _SUSPECTED, 1, "only stacks show it, and a stack does not tell which operation a rank is in"
+    ),
+    (None, Support.STACKS_AND_KERNEL): Sure(_SUPPORTED, 2, "its stack and the kernel agree on where it is blocked"),
+    (None, Support.KERNEL_LINES): Sure(_SUSPECTED, 1, "trouble on a node need not be the job's trouble"),
+    (None, Support.COUNTS): Sure(
+        _SUSPECTED, 1, "only NCCL RAS's counts of launches show it, and those of healthy ranks differ for a moment"
+    ),
+    (None, Support.COUNTS_AND_STACKS): Sure(_SUPPORTED, 2, "two reports of NCCL RAS and the stacks say the same"),
+    (None, Support.LINES): Sure(_SUSPECTED, 1, "only one kind of log line shows it, or several contradict each other"),
+    (None, Support.AGREED_LINES): Sure(
+        _SUPPORTED, 2, "two kinds of log lines agree, or log lines and what is seen of the rank"
+    ),
+    (None, Support.LOCK): Sure(_SUSPECTED, 1, "who holds the lock file is not known, and may be at work"),
+    (None, Support.LOCK_HOLDER): Sure(_SUPPORTED, 1, "the lock file's holder is a rank that stands still or is gone"),
+    (None, Support.MAY_COME): Sure(_SUPPORTED, 1, "it is at work, or was only partly observed, so it may still come"),
+    (None, Support.INFERRED_GROUP): Sure(_SUPPORTED, 1, "the members of the process group are inferred"),
+    (None, Support.OTHER_USERS): Sure(_SUPPORTED, 1, "part of it may rest on another user's processes"),
 }
-"""Certainty and why; a row with a kind goes before that of all kinds."""
+"""A row with a kind goes before that of all kinds."""
 
 
-def how_sure(kind: Kind, support: Support) -> Certainty:
-    """Look up how sure a finding of a kind is."""
-    return (_TABLE.get((kind, support)) or _TABLE[None, support])[0]
+def how_sure(kind: Kind, support: Support) -> Sure:
+    """Look up how sure a finding of a kind is, and why."""
+    return TABLE.get((kind, support)) or TABLE[None, support]
 
 
 def shown_by(
@@ -105,19 +124,25 @@ def convicting(fault: Fault, odd: Iterable[int], support: Support, *remarks: str
     return replace(fault, kind=kind, culprits=culprits, victims=victims, certainty=sure, cause=cause, remarks=remarks)
 
 
-def unproven(certainty: Certainty) -> Certainty:
-    """Return the certainty of what rests, besides, on something that may not be so."""
-    return Certainty.SUPPORTED if certainty is Certainty.PROVEN else certainty
+def unproven(sure: Sure, support: Support) -> Sure:
+    """Return how sure what rests, besides, on something that may not be so is."""
+    return TABLE[None, support] if sure.level is Certainty.PROVEN else sure
+
+
+def less_sure(finding: Finding, support: Support) -> Mapping[str, object]:
+    """Return what changes in a finding that rests, besides, on something that may not be so."""
+    level, _, reason = TABLE[None, support]
+    return {"certainty": level, "certainty_reason": reason} if finding.certainty is Certainty.PROVEN else {}
 
 
 def is_proven(fault: Fault) -> bool:
     """Does nothing more have to be shown?"""
-    return fault.certainty is Certainty.PROVEN
+    return fault.certainty.level is Certainty.PROVEN
 
 
 def blames_somebody(fault: Fault) -> bool:
     """Does it name culprits, and by more than suspicion?"""
-    return bool(fault.culprits) and fault.certainty is not Certainty.SUSPECTED
+    return bool(fault.culprits) and fault.certainty.level is not Certainty.SUSPECTED
 
 
 def shown_by_process(kind: Kind, ranks: Sequence[int], observations: Observations) -> bool:
@@ -210,8 +235,10 @@ def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Support:
 def tempered(fault: Fault, observations: Observations) -> Fault:
     """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
     may_come = fault.kind is Kind.RANK_NOT_JOINED and any(_may_come(rank, observations) for rank in fault.culprits)
-    weaker = may_come or _rests_on_inference(fault, observations)
-    return replace(fault, certainty=unproven(fault.certainty)) if weaker else fault
+    if not may_come and not _rests_on_inference(fault, observations):
+        return fault
+    support = Support.MAY_COME if may_come else Support.INFERRED_GROUP
+    return replace(fault, certainty=unproven(fault.certainty, support))
 
 
 def _may_come(rank: int, observations: Observations) -> bool:

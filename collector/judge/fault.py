@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edges import Edge, age_of
@@ -22,6 +23,16 @@ class Accuser(StrEnum):
     CONNECTIONS = "connections"
 
 
+class Sure(NamedTuple):
+    """How sure a finding is, and why: a row of the table in `certainty`."""
+
+    level: Certainty
+    sources: int
+    """Independent sources that it takes."""
+    reason: str
+    """Told to users, behind the word."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """A finding before it is put into words: who, what sort, how sure, and the edges and sides that show it."""
@@ -29,7 +40,7 @@ class Fault:
     kind: Kind
     culprits: tuple[int, ...]
     victims: tuple[int, ...]
-    certainty: Certainty
+    certainty: Sure
     cause: Cause | None = None
     """None: taken from what the culprit is doing."""
     edges: tuple[Edge, ...] = ()
@@ -51,6 +62,9 @@ class Fault:
     lock: PolledLock | None = None
     """The lock file that the victims poll."""
 
+
+NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})
+"""Kinds of faults that time does not heal: they need no stall to be told from a pause."""
 
 TELLING = frozenset(set(Cause) - {Cause.USER_CODE, Cause.UNKNOWN, Cause.TEARDOWN, Cause.COMMUNICATION})
 """Causes that hold a rank against its will, whatever the others do."""

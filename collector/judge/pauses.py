@@ -9,26 +9,24 @@
 from collections.abc import Sequence
 
 from collector.align.observations import Observations
-from collector.align.progress import Motion, written_after
-from collector.align.stacks.activity import place
-from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack, prepares_data
-from collector.align.thresholds import BUSY_SECONDS
+from collector.align.progress import Motion
+from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.judge.by_stacks import may_be_slow
-from collector.judge.fault import Fault
+from collector.judge.fault import NEVER_PASSES, Fault
 from collector.judge.hardware.descriptors import under_way
+from collector.judge.moment_of_dumps import doubt_of_files
 from collector.judge.report.findings import cause_of
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
 from shared.answer.words import Kind, Verdict
 from shared.plural import ranks_with
-from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import RankSnapshot
 
 
 def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation | None:
     """Is the pause one that the job's own rhythm explains? Returns the verdict in that case, None if it is a hang."""
     if not observations.roster.live:
-        return _doubt_of_files(fault, observations)
+        return doubt_of_files(fault, observations)
     motion = observations.motion
     suspects = tuple(sorted({*fault.culprits} or observations.activities))
     stall = _stall(fault, observations)
@@ -39,7 +37,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         work = f"{ranks_with(outside, 'is', 'are')} at work in a remote procedure call"
         return Interpretation(Verdict.NOT_HUNG, work, state="running")
     recorded = fault.mismatch is not None
-    at_once = fault.kind in _NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)
+    at_once = fault.kind in NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)
     may_take = not recorded and fault.kind is not Kind.RANK_STOPPED  # wherever it was stopped
     busy = may_take and _takes_time(fault, suspects, observations)
     needed = motion.needed(busy=busy, at_once=at_once)
@@ -77,46 +75,6 @@ def _phase(rank: int, observations: Observations) -> Phase | None:
     return WORK_BY_CAUSE.get(activity.cause) or phase_of_stack(activity.frames)
 
 
-def _doubt_of_files(fault: Fault, observations: Observations) -> Interpretation | None:
-    """Had those who wait waited for longer than a job that runs may, when their dumps were written?
-
-    A small difference of times excuses. That a file is old accuses nobody: it may be a copy. Of stacks alone, who is at
-    work that the others rightly wait for until it is done looks the same in a job that runs.
-    """
-    prepared = _prepared_for_all(fault, observations)
-    if prepared:
-        return Interpretation(Verdict.CANNOT_TELL, prepared)
-    if not fault.edges or (fault.kind in _NEVER_PASSES and fault.kind is not Kind.RANK_EXITED):
-        return None
-    waits = (written_after(observations.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
-    waited = max((each for each in waits if each is not None), default=None)
-    needed = min(observations.motion.needed(busy=False), BUSY_SECONDS)
-    moved = observations.motion.between_files
-    if (waited is None and not moved) or (waited is not None and waited >= needed):
-        return None
-    since = "" if waited is None else f", and no rank had waited for {waited:.2f} s when the last was written"
-    if moved:
-        who = ranks_in_words(sorted(moved))
-        return Interpretation(Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}")
-    reason = f"when the dumps were written, no rank had waited for longer than {waited:.2f} s, as in any job that runs"
-    return Interpretation(Verdict.CANNOT_TELL, reason)
-
-
-def _prepared_for_all(fault: Fault, observations: Observations) -> str:
-    """Say who prepares data while the others wait, and where; empty where that is not all that is seen."""
-    seen = [observations.activities.get(rank) for rank in fault.culprits]
-    if fault.kind is not Kind.RANK_NOT_JOINED or fault.edges or not seen:
-        return ""
-    if any(each is None or not prepares_data(each.frames) for each in seen):
-        return ""
-    at = next((f" at {place(each.user)}" for each in seen if each is not None and each.user is not None), "")
-    who, others = ranks_with(fault.culprits, "is", "are"), ranks_with(fault.victims, "waits", "wait")
-    return (
-        f"{who} preparing a data set{at}, and {others} for that, as in many a job that starts: a second look shows "
-        "whether it goes on"
-    )
-
-
 def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
     """Are those who are waited for at work, starting, or where a healthy rank may be for a while?"""
     motions = {rank: observations.motion.by_rank[rank] for rank in suspects if rank in observations.motion.by_rank}
@@ -146,7 +104,3 @@ def _age(look: RankSnapshot) -> float | None:
     """Seconds since the rank's process began: a job that starts has waited no longer than its youngest rank."""
     begun = look.identity.started_at
     return None if begun is None or look.looked_at_ns is None else max(0.0, look.looked_at_ns / 1e9 - begun)
-
-
-_NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})
-"""Kinds of faults that time does not heal: they need no stall to be told from a pause."""

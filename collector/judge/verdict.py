@@ -26,7 +26,8 @@ D. Where C blames nobody, log lines and stacks are weighed against each other (s
 E. Where only ranks that nobody looked at are left to blame, nobody is: where to look next is the answer.
 F. Culprits that are seen go before those on silent nodes, unless more than silence names these. Who polls a lock file
    waits for the rank that holds it.
-G. A fault that may be a pause of a healthy job (`pauses`) waits for more looks; one that is due does not wait for it.
+G. A fault that may be a pause of a healthy job (`pauses`; `moment_of_dumps`, of files) waits for more looks; one that
+   is due does not wait for it.
 H. Certainty is lowered where a guess is part of it. Nodes and descriptors then add causes and evidence; they blame
    nobody.
 """
@@ -56,7 +57,7 @@ from collector.judge.by_ras import faults_by_ras
 from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
-from collector.judge.certainty import tempered, unproven
+from collector.judge.certainty import Support, less_sure, tempered
 from collector.judge.ended_job import ended_job
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
@@ -75,6 +76,7 @@ from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Conflict, Diagnosis
 from shared.answer.words import Verdict
+from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import listed
 from shared.wire.snapshot import NodeSnapshot
@@ -118,7 +120,7 @@ def _unproven(reading: Interpretation, doubts: Sequence[Conflict]) -> Interpreta
     """What may rest on somebody else's processes is not proven."""
     remarks = tuple(doubt.text for doubt in doubts)
     findings = (
-        each.model_copy(update={"certainty": unproven(each.certainty), "remarks": (*each.remarks, *remarks)})
+        each.model_copy(update={"remarks": (*each.remarks, *remarks), **less_sure(each, Support.OTHER_USERS)})
         for each in reading.findings
     )
     return replace(reading, findings=tuple(findings))
@@ -232,11 +234,23 @@ def _nothing_shown(observations: Observations) -> str:
     ending = [edge for edge in observations.edges if may_be_ending(edge, observations)]
     if ending:
         return f"{_left_unfinished(ending)}: the job may just have ended"
+    unknown = [edge for edge in observations.edges if edge.to_unknown]
+    if unknown:
+        return _held_by_unknown(unknown, observations)
     if any(map(unfinished, observations.traces.values())):
         return "operations were in flight, and what is left of the records does not show who waits for whom"
     over = settled_disputes_of(observations.groups, observations.traces)
     told = f"; {settled_in_words(over[0])}" if over else ""
     return f"nothing was in flight when the dumps were taken{told}"
+
+
+def _held_by_unknown(unknown: list[Edge], observations: Observations) -> str:
+    """Who waits for a rank that no dump names, and who waits for them: they are victims themselves."""
+    who = sorted({edge.waiter for edge in unknown})
+    others = sorted({edge.waiter for edge in observations.edges if {*edge.holders} & {*who}} - {*who})
+    behind = f", and {waiting_for(others, who)}" if others else ""
+    waits = ranks_with(who, "waits", "wait")
+    return f"{waits} in {unknown[0].signature.op} for {either(who, 'a rank', 'ranks')} that no dump names{behind}"
 
 
 def _left_unfinished(edges: list[Edge]) -> str:

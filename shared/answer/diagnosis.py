@@ -260,6 +260,10 @@ class Finding(Contract):
     kind: Kind
     cause: Cause = Cause.UNKNOWN
     certainty: Certainty
+    certainty_reason: str = Field(
+        default="",
+        description="Why it is so certain and no more, in one sentence; empty in diagnoses kept by older versions.",
+    )
     culprits: tuple[Culprit, ...] = ()
     victims: FoldedRanks = ""
     group: GroupRef | None = None

@@ -54,14 +54,14 @@ class Cause(StrEnum):
 
 
 class Certainty(StrEnum):
-    """How certain a finding is. Three words with a definition, not a number."""
+    """How certain a finding is: three words with a definition, not a number. `certainty_reason` says why."""
 
     PROVEN = "proven"
-    """Sequence numbers or process state show it directly."""
+    """The flight records of all ranks involved, or the state of a process, show it."""
     SUPPORTED = "supported"
-    """Two independent weaker sources agree."""
+    """Two independent sources agree, or one shows it with a part that is inferred or not observed."""
     SUSPECTED = "suspected"
-    """One weaker source, or a tie."""
+    """One weak source, a tie, or elimination."""
 
 
 HAS_ENDED = "it has ended: "

@@ -279,8 +279,6 @@ def _pending_p2p(
         signature = record.signature
         if signature.op in ("send", "recv"):
             source, target = (_global(by_index, peer, known) for peer in (signature.source, signature.target))
-            if None in (source, target) and _INFERRED in by_index:
-                continue  # an index into an inferred list is not a rank, and its owner is not known
             yield PendingP2P(rank, signature.op, source, target, record)
         elif signature.op == COALESCED and position == 0:  # the ring buffer has overwritten its parts
             yield PendingP2P(rank, COALESCED, None, None, record)

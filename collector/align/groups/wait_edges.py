@@ -26,7 +26,10 @@ from shared.wire.trace import Record, Signature, Trace
 
 @dataclass(frozen=True)
 class Edge:
-    """One rank waits for others, in one operation. Empty `holders`: everybody came and nobody finishes."""
+    """One rank waits for others, in one operation.
+
+    Empty `holders`: everybody came and nobody finishes, or nothing tells for whom it waits.
+    """
 
     waiter: int
     holders: tuple[int, ...]
@@ -41,6 +44,8 @@ class Edge:
     """Those of `holders` who have issued it too, and whose queue has not come to it."""
     begun: bool = True
     """Has the waiter's own queue come to it? Else the waiter is held by something older, and only will wait here."""
+    to_unknown: bool = False
+    """Does no dump tell which rank it waits for, as in a send to a place of a group whose members are inferred?"""
 
     @property
     def wait(self) -> Wait:
@@ -182,6 +187,7 @@ def _p2p_edge(operation: PendingP2P, group: GroupView, counterparts: list[Pendin
         created_ns=record.created_ns,
         queued=(peer,) if peer is not None and queued else (),
         begun=not queues[operation.rank].holds_back(record.position),
+        to_unknown=peer is None,
     )
 
 

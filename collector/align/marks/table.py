@@ -103,6 +103,11 @@ class MarkTable:
         return {rank: mark.issued for rank, mark in self.marks.items() if mark.issued is not None}
 
     @property
+    def is_pair(self) -> bool:
+        """Has the group two members, as far as is known?"""
+        return self.size == 2 or (self.size is None and self.least <= 2 and max(self.marks, default=0) < 2)
+
+    @property
     def silent(self) -> int:
         """Members that there are and that have no mark."""
         return max(0, (self.size or self.least) - len(self.marks))
@@ -148,6 +153,8 @@ class Lag:
     """As in the table: members that have no name here."""
     reporter: str = ""
     """Who says so of others; empty: the marks of the ranks themselves."""
+    tied: bool = False
+    """Is it one against one, in a group of more?"""
     places: str = ""
     """Those behind as a report names them."""
     lines: tuple[Line, ...] = ()

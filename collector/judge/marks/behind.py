@@ -2,7 +2,8 @@
 
 1. Where the source tells who waits: the operation that most wait in, and who is not past it and waits in none.
 2. Where it tells calls alone: the last one that more than half of the group have made. Who is ahead need not wait.
-3. Where more are behind than have come, the few who have may be the odd ones: nobody is named.
+3. Where more are behind than have come, the few who have may be the odd ones: nobody is named. One against one is a
+   tie, but in a group of two.
 4. Who is behind here and waits elsewhere is a victim: the walk to the root goes on there.
 """
 
@@ -30,6 +31,7 @@ def lag_in(table: MarkTable) -> Lag | None:
     if awaited is None:
         return None
     late = tuple(sorted(rank for rank in behind(issued, awaited) if rank not in waits))
+    missing = len(late) + sum(count for number, count in table.unnamed.items() if number < awaited)
     called = [call for rank in waiting if (call := table.call(rank, awaited)) is not None and call.op is not None]
     return Lag(
         witness=table.witness,
@@ -37,7 +39,8 @@ def lag_in(table: MarkTable) -> Lag | None:
         waiting=tuple(waiting),
         behind=late,
         came=len(waiting),
-        missing=len(late) + sum(count for number, count in table.unnamed.items() if number < awaited),
+        missing=missing,
+        tied=len(waiting) == missing == 1 and not table.is_pair,
         op=called[0].op if called else table.op,
         number=awaited,
         group=table.ref((*waiting, *late)),
@@ -60,7 +63,7 @@ def reached_by_most(counts: Mapping[int, int], members: int) -> int | None:
 
 def may_be_named(lag: Lag) -> bool:
     """3. Are those behind known, and are they not more than those who have come?"""
-    return bool(lag.behind) and lag.missing <= lag.came
+    return bool(lag.behind) and lag.missing <= lag.came and not lag.tied
 
 
 def edges_of(lags: Sequence[Lag]) -> tuple[Edge, ...]:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import Support, how_sure, of_circle
@@ -30,8 +31,10 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
         kind, named = Kind.P2P_DEADLOCK, _partners(cycle, inside, observations)
     else:
         kind, named = Kind.ORDER_INVERSION, _breakers(cycle, inside, observations, programs)
+        if not named[0] and (lone := [edge for edge in inside if edge.is_p2p and not edge.queued]):
+            kind, about, named = Kind.P2P_UNMATCHED, lone[0], ((), (_without_counterpart(lone[0], inside),))
     culprits, remarks = named
-    support = Support.HABIT if kind is Kind.P2P_UNMATCHED else of_circle(culprits, inside)
+    support = Support.HABIT if kind is Kind.P2P_UNMATCHED and culprits else of_circle(culprits, inside)
     fault = Fault(
         kind=kind,
         culprits=culprits,
@@ -66,6 +69,18 @@ def _breakers(
         return tuple(stray.rank for stray in strays), tuple(map(str, strays[:_MOST_TOLD]))
     breaker = None if strays else order_breaker(cycle, edges, observations.groups, observations.traces)
     return ((), (_TIED,)) if breaker is None else ((breaker,), ())
+
+
+def _without_counterpart(edge: Edge, inside: tuple[Edge, ...]) -> str:
+    """What is on record where a rank has gone on without its side of a send or receive: left out, or still to come."""
+    peer, other = edge.holders[0], OTHER_SIDE.get(edge.signature.op, "counterpart")
+    ahead = first_edge(each for each in inside if each.waiter == peer)
+    named = "" if ahead is None else ahead.group.ref.description or ahead.group.name
+    now = "" if ahead is None else f" and waits in {ahead.signature.op} of group {named}"
+    return (
+        f"rank {edge.waiter} waits in {edge.signature.op} for rank {peer}, which has not posted the {other}{now}: "
+        "it left it out, or would post it only later"
+    )
 
 
 def _inferred(edges: tuple[Edge, ...], observations: Observations) -> bool:

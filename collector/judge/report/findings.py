@@ -32,7 +32,8 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
     return Finding(
         kind=fault.kind,
         cause=cause,
-        certainty=fault.certainty,
+        certainty=fault.certainty.level,
+        certainty_reason=fault.certainty.reason,
         culprits=tuple(culprit_of(rank, observations) for rank in fault.culprits),
         victims=fold(fault.victims),
         group=fault.ref if fault.group is None else fault.group.ref,

@@ -40,6 +40,8 @@ class Interpretation:
     """Do `waited_for` look like a loop that waits for work?"""
     phase: Phase | None = None
     """What `waited_for` are at work on, if it may take a healthy job minutes."""
+    second_dump_after: int | None = None
+    """Seconds after which a second dump of each rank would tell; None: that is not what is lacking."""
 
 
 _PHASES = {

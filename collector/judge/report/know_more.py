@@ -24,6 +24,12 @@ _MORE_FILES = (
     "if the job still hangs, take them now: `unhang diagnose` on its nodes"
 )
 
+_SECOND_DUMP = (
+    "dump every rank once more, at least {seconds} s after the first time, and ask again with both sets, each in a "
+    "directory of its own below DIR: what has not moved in between is stuck. Copy files with their times (`cp -p`, "
+    "`scp -p`, `rsync -t`, `tar`): these show how far apart the dumps are"
+)
+
 
 def steps_to_know_more(reading: Interpretation, observations: Observations) -> tuple[NextStep, ...]:
     """What to do or switch on where no finding says it."""
@@ -57,6 +63,8 @@ def _where_to_look(ranks: Sequence[int], observations: Observations) -> NextStep
 
 def _again(reading: Interpretation, observations: Observations) -> NextStep:
     """The next question, with looks as far apart as it takes to decide: without a record the count starts again."""
+    if reading.second_dump_after is not None:
+        return NextStep(text=_SECOND_DUMP.format(seconds=reading.second_dump_after))
     if not observations.roster.live:
         return about_job(_MORE_FILES, "unhang", "diagnose", job=observations.roster.job)
     left = reading.decided_after

@@ -144,3 +144,10 @@ def _where(fault: Fault, cause: Cause, observations: Observations) -> str:
 def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
     """Say who waits for whom."""
     return f"{ranks_with(waiters, 'waits', 'wait')} for {ranks_in_words(others)}"
+
+
+def waiting_in(fault: Fault) -> str:
+    """Say who waits in what, and for whom, without a word on whose fault that is."""
+    who = sorted({edge.waiter for edge in fault.edges}) or fault.victims
+    others = "" if not fault.culprits else f" for {ranks_in_words(fault.culprits)}"
+    return f"{ranks_with(who, 'waits', 'wait')}{others} in{_operation(fault) or ' communication'}"

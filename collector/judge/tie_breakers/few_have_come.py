@@ -33,6 +33,8 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
     if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, observations) for rank in fault.culprits):
         return fault
     remark = "most of the group has not issued this operation: they are blocked, or the few that wait went astray"
+    if len(waiting) == len(fault.culprits) == 1:
+        remark = "one rank is known to have issued this operation and one not to: either may be the odd one"
     sure = how_sure(fault.kind, Support.TIE)
     return replace(fault, culprits=(), certainty=sure, remarks=(*fault.remarks, remark))
 
@@ -40,8 +42,9 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
 def _few_have_come(group: GroupView, sequence: int | None, observations: Observations) -> bool:
     """Have more members, with nothing in flight that would keep them, not come to this operation than have?
 
-    In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Where
-    most of the job has ended well, those who are left to wait are the odd ones, unless most have made that call.
+    In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Of a
+    larger one of which two are seen, one against one is a tie. Where most of the job has ended well, those who are
+    left to wait are the odd ones, unless most have made that call.
     """
     if sequence is None:
         return False
@@ -53,8 +56,11 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     waiting = {rank for other in same for rank, lane in other.lanes.items() if lane.pending}
     idle = {rank for rank in behind if not unfinished(observations.traces[rank])}
     ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations)]
-    return len(idle) > len(come) or (
-        is_majority(len(ended), len(observations.roster.ranks)) and len(come | waiting) <= len(behind - waiting)
+    one_each = len(idle) == len(come) == 1 and size > 2
+    return (
+        one_each
+        or len(idle) > len(come)
+        or (is_majority(len(ended), len(observations.roster.ranks)) and len(come | waiting) <= len(behind - waiting))
     )
 
 

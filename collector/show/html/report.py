@@ -19,7 +19,7 @@ from collector.show.html.wait_drawing import WaitDrawing, draw_waits
 from collector.show.html.wording import CAUSES, KINDS
 from collector.show.text.classes import culprits_of
 from collector.show.text.coverage import conflict_text, coverage_text, fold_gaps, gap_text
-from collector.show.text.findings import MEANING
+from collector.show.text.findings import why_certain
 from collector.show.text.printable import printable
 from collector.show.text.text import headline_text
 from collector.show.views import (
@@ -168,7 +168,7 @@ def _fault(number: int, finding: Finding) -> ShownFinding:
         finding=finding,
         reason=KINDS[finding.kind],
         cause=CAUSES[finding.cause],
-        meaning=MEANING[finding.certainty],
+        meaning=why_certain(finding),
         culprits=fold(finding.culprit_ranks),
         shown_culprits=finding.culprits[:_MOST_CULPRITS],
         graph=draw_waits(finding),

@@ -18,12 +18,12 @@ from shared.answer.words import Certainty, Kind
 from shared.plural import either
 from shared.rank_sets import fold, unfold
 
-MEANING = {
-    Certainty.PROVEN: "sequence numbers or process state show it directly",
-    Certainty.SUPPORTED: "two independent weaker sources agree",
-    Certainty.SUSPECTED: "one weaker source, or a tie",
+_MEANING = {
+    Certainty.PROVEN: "flight records or process state show it directly",
+    Certainty.SUPPORTED: "two sources agree, or one shows it with a part that is inferred",
+    Certainty.SUSPECTED: "one weak source, or a tie",
 }
-"""What each word of certainty means, shown wherever one is used."""
+"""What each word of certainty means, for diagnoses that were kept before findings said why."""
 
 _NOBODY = {
     Kind.COLLECTIVE_MISMATCH: "no side has a majority, so none is blamed",
@@ -36,6 +36,11 @@ _MOST_LINKS = 8
 
 _NOW = 11
 """Columns of the labels in `where`."""
+
+
+def why_certain(finding: Finding) -> str:
+    """Why a finding is as certain as it is: shown wherever the word is used."""
+    return finding.certainty_reason or _MEANING[finding.certainty]
 
 
 def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = ()) -> list[tuple[str, list[Line]]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from collector.show.text.checks import worst_lines
 from collector.show.text.classes import class_lines, culprits_of, shown_stacks
 from collector.show.text.coverage import conflict_text, coverage_text, fold_gaps, gap_text
-from collector.show.text.findings import MEANING, finding_blocks
+from collector.show.text.findings import finding_blocks, why_certain
 from collector.show.text.layout import Line, fitted, plain
 from collector.show.text.printable import printable
 from collector.show.text.text import about_text, headline_text
@@ -66,7 +66,7 @@ def fenced_text(lines: Iterable[str]) -> str:
 def _finding(finding: Finding, number: int, diagnosis: Diagnosis) -> list[str]:
     if number > _MOST_FINDINGS:
         return [f"… {len(diagnosis.findings) - _MOST_FINDINGS} more"] if number == _MOST_FINDINGS + 1 else []
-    certainty = f"**{finding.certainty}** ({MEANING[finding.certainty]})"
+    certainty = f"**{finding.certainty}** ({escaped(why_certain(finding))})"
     title = f"**{number}. {finding.kind}**, cause {finding.cause}, {certainty}"
     summary = [] if finding.summary in diagnosis.headline else [escaped(finding.summary)]
     return [title, *summary, *_blocks(finding, diagnosis), *_steps("Next", finding.next_steps)]

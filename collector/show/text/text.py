@@ -3,7 +3,14 @@
 from collector.show.text.checks import worst_lines
 from collector.show.text.classes import class_lines, culprits_of, shown_stacks
 from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines, read_lines
-from collector.show.text.findings import MEANING, answers_apart, finding_blocks, labelled_blocks, step_lines, title_text
+from collector.show.text.findings import (
+    answers_apart,
+    finding_blocks,
+    labelled_blocks,
+    step_lines,
+    title_text,
+    why_certain,
+)
 from collector.show.text.layout import EMPTY, NARROWEST, Line, Span, Style, fitted, indented, line, paint, paragraph
 from collector.show.text.printable import printable
 from shared.answer.diagnosis import Diagnosis, Finding, NextStep
@@ -71,7 +78,7 @@ def _findings(diagnosis: Diagnosis, width: int) -> list[Line]:
 
 def _finding(finding: Finding, number: int, width: int, diagnosis: Diagnosis) -> list[Line]:
     title = (Span(f"{number}. {title_text(finding)}", Style.BOLD),)
-    meaning = (Span(f"   {finding.certainty}: {MEANING[finding.certainty]}", Style.DIM),)
+    meaning = (Span(f"   {finding.certainty}: {printable(why_certain(finding))}", Style.DIM),)
     summary = [] if finding.summary in diagnosis.headline else paragraph(printable(finding.summary), width - 3)
     blocks = finding_blocks(finding, width - _MARGIN - 3, shown=shown_stacks(diagnosis))
     answers, reasons = (fitted(labelled_blocks(part, _MARGIN), width - 3) for part in answers_apart(blocks))

@@ -4,17 +4,20 @@ A batch (`_coalescing_manager`, `batch_isend_irecv`, an all_gather or reduce_sca
 work. PyTorch records its parts without events, so that they stay "scheduled" forever, and then one entry that starts
 and completes: `coalesced`, or since 2.8 the name of the operation, `ALLGATHER_coalesced`. All of them carry one pair of
 sequence numbers. Source: ProcessGroupNCCL.cpp, `endCoalescing` and the recording of coalesced operations; pull request
-150863 for the names. XCCL writes no such entry: there only later operations show that a part is done.
+150863 for the names. XCCL writes no such entry: there only later operations show that a part is done, and of the sends
+and receives of a batch nothing does. They are taken as done, or each healthy rank would wait in them for ever.
 """
 
 from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 
 from shared.wire.trace import Signature, State
 
 COALESCED = "coalesced"
 _PARTS = frozenset({"_broadcast_oop", "_reduce_oop"})
 """Operations that are issued as parts of a batch and in no other way."""
+_PAIRED = frozenset({"send", "recv"})
 
 
 def settle_batches(columns: "dict[str, array[int]]", signatures: Sequence[Signature]) -> None:
@@ -28,6 +31,9 @@ def settle_batches(columns: "dict[str, array[int]]", signatures: Sequence[Signat
         _settle_by_ends(columns, ends)
     if parts:
         _settle_by_later(columns, parts)
+    pairs = {at for at, signature in enumerate(signatures) if signature.backend == "xccl" and signature.op in _PAIRED}
+    if pairs and not ends:
+        _settle_pairs(columns, pairs)
 
 
 def _is_end(op: str) -> bool:
@@ -58,4 +64,20 @@ def _settle_by_later(columns: "dict[str, array[int]]", parts: set[int]) -> None:
         if state[at] == State.COMPLETED:
             completed[group] = max(completed.get(group, 0), sequence[at])
         elif signature[at] in parts and sequence[at] < completed.get(group, 0):
+            state[at] = State.COMPLETED
+
+
+def _settle_pairs(columns: "dict[str, array[int]]", pairs: set[int]) -> None:
+    """Take the sends and receives of batches without an end as done: those that share their numbers with a neighbour.
+
+    A batch may have one part alone. Where there are batches, what never completes in a group is such a one.
+    """
+    signature, state = columns["signature"], columns["state"]
+    identity = tuple(zip(columns["group"], columns["collective_seq"], columns["p2p_seq"], strict=True))
+    mine = [at for at in range(len(state)) if signature[at] in pairs]
+    batched = {each for a, b in pairwise(mine) if identity[a] == identity[b] for each in (a, b)}
+    single = {columns["group"][at] for at in mine if state[at] == State.COMPLETED and at not in batched}
+    groups = {columns["group"][at] for at in batched}
+    for at in mine:
+        if at in batched or (columns["group"][at] in groups and columns["group"][at] not in single):
             state[at] = State.COMPLETED

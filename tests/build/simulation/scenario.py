@@ -7,9 +7,8 @@ from random import Random
 
 from collector.align.expected import Expected
 from shared.formats.recorder.dump import parse_dump
-from shared.missing import Missing, Reason
-from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
-from shared.wire.trace import Trace
+from shared.wire.snapshot import NodeSnapshot
+from tests.build.jobs.dumps import bare_rank, dumped_twice
 from tests.build.simulation.dumpfile import as_json, dump_of, pickled
 from tests.build.simulation.engine import run
 from tests.build.simulation.evidence import Evidence
@@ -57,8 +56,11 @@ class Scenario:
 
     @cached_property
     def dumps(self) -> list[NodeSnapshot]:
-        """Bare dumps, one snapshot each."""
-        return [bare(rank, parse_dump(data)) for rank, data in self.files.items()]
+        """Bare dumps, one snapshot each; of Gloo, which has no watchdog to write them, two of each rank."""
+        traces = {rank: parse_dump(data) for rank, data in self.files.items()}
+        if self.semantics is Semantics.GLOO:
+            return [dumped_twice(rank, trace, ended_ns=self.run.ended_ns) for rank, trace in traces.items()]
+        return [NodeSnapshot(live=False, ranks=(bare_rank(rank, trace),)) for rank, trace in traces.items()]
 
     def __str__(self) -> str:
         machine = self.run.machine
@@ -72,14 +74,6 @@ class Scenario:
             f"timing {self.recorders[0].timing}, names {self.style.names}, described {self.style.described}, "
             f"lost dumps {lost}, world told {self.world_told}"
         )
-
-
-def bare(rank: int, trace: Trace) -> NodeSnapshot:
-    nothing = Missing(source="files", reason=Reason.NOT_FOUND)
-    only = RankSnapshot(
-        identity=Identity(rank=rank), process=nothing, stacks=nothing, fds=nothing, logs=nothing, recorder=trace
-    )
-    return NodeSnapshot(live=False, ranks=(only,))
 
 
 def draw(

@@ -2,61 +2,114 @@
 
 import json
 import os
+import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.answer.words import Verdict
+from shared.answer.words import Kind, Verdict
 from tests.build.jobs.judged import judged_files
 
 BEGUN_NS = 1_750_000_000_000_000_000
 SECOND = 1_000_000_000
 
 
-def write(path: Path, *, issued: int, completed: int, waited: float, last_at: int = BEGUN_NS) -> None:
-    """A dump of Gloo whose newest operation was issued at `last_at`, written `waited` seconds later."""
+def write(
+    path: Path,
+    *,
+    issued: int,
+    completed: int,
+    waited: float,
+    last_at: int = BEGUN_NS,
+    backend: str = "gloo",
+    op: str = "all_reduce",
+) -> None:
+    """A dump whose newest operation was issued at `last_at`, written `waited` seconds later."""
     path.parent.mkdir(exist_ok=True, parents=True)
-    entries = [entry(at, at <= completed, last_at - (issued - at) * SECOND // 20) for at in range(1, issued + 1)]
+    times = {at: last_at - (issued - at) * SECOND // 20 for at in range(1, issued + 1)}
+    entries = [entry(at, at <= completed, begun, backend) for at, begun in times.items()]
+    if entries:
+        entries[-1]["profiling_name"] = f"{backend}:{op}"
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}
     path.write_text(json.dumps({"version": "2.10", "entries": entries, "pg_config": config, "pg_status": {}}))
     written = last_at + int(waited * SECOND)
     os.utime(path, ns=(written, written))
 
 
-def entry(sequence: int, retired: bool, created_ns: int) -> dict[str, Any]:
+def entry(sequence: int, retired: bool, created_ns: int, backend: str) -> dict[str, Any]:
     return {
         "process_group": ["0", "default_pg"],
         "collective_seq_id": sequence,
         "op_id": sequence,
-        "profiling_name": "gloo:all_reduce",
+        "profiling_name": f"{backend}:all_reduce",
         "input_sizes": [[4]],
         "output_sizes": [[4]],
-        "state": "scheduled",
+        "state": "completed" if retired and backend == "nccl" else "scheduled",
         "retired": retired,
         "time_created_ns": created_ns,
     }
 
 
-def late(directory: Path, waited: float, *, at: int = 7, begun: int = BEGUN_NS) -> None:
+def late(directory: Path, waited: float, *, at: int = 7, begun: int = BEGUN_NS, backend: str = "gloo") -> None:
     """Ranks 0 and 2 wait in operation `at`, which rank 1 has not issued."""
     for rank in (0, 2):
-        write(directory / f"trace_{rank}", issued=at, completed=at - 1, waited=waited, last_at=begun)
-    write(directory / "trace_1", issued=at - 1, completed=at - 1, waited=waited, last_at=begun)
+        write(directory / f"trace_{rank}", issued=at, completed=at - 1, waited=waited, last_at=begun, backend=backend)
+    write(directory / "trace_1", issued=at - 1, completed=at - 1, waited=waited, last_at=begun, backend=backend)
 
 
-def test_dumps_that_were_written_after_a_moment_of_waiting_accuse_nobody(tmp_path: Path) -> None:
+COPIES: dict[str, Callable[[Path, int], int]] = {
+    "as they were written": lambda file, at: file.stat().st_mtime_ns,
+    "copied much later": lambda file, at: file.stat().st_mtime_ns + 86_400 * SECOND,
+    "one after the other": lambda file, at: file.stat().st_mtime_ns + (60 + at) * SECOND,
+    "all at one time": lambda file, at: BEGUN_NS + 3_600 * SECOND,
+    "whole seconds": lambda file, at: file.stat().st_mtime_ns // SECOND * SECOND,
+    "before the job": lambda file, at: 0,
+    "touched at random": lambda file, at: BEGUN_NS + random.Random(at).randrange(-900, 9_000) * SECOND,
+}
+"""How copying changes when files say that they were written."""
+
+
+@pytest.mark.parametrize("times", COPIES.values(), ids=COPIES)
+def test_one_set_of_dumps_that_somebody_asked_for_accuses_nobody_whatever_its_times(
+    tmp_path: Path, times: Callable[[Path, int], int]
+) -> None:
     late(tmp_path, 0.04)
+    for at, file in enumerate(sorted(tmp_path.iterdir())):
+        os.utime(file, ns=(times(file, at),) * 2)
+    answer = judged_files(tmp_path)
+    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+    assert "ranks 0,2 wait for rank 1 in all_reduce #7 of group default_pg" in answer.headline
+    assert "once more, at least 10 s after the first time" in answer.next_steps[0].text
+    assert "`cp -p`" in answer.next_steps[0].text
+
+
+@pytest.mark.parametrize("waited", [30.0, 1e6, -5.0], ids=["a hang", "a copy made later", "a clock that is off"])
+def test_what_a_watchdog_wrote_was_not_written_before_its_time(tmp_path: Path, waited: float) -> None:
+    late(tmp_path, waited, backend="nccl")
+    assert [finding.culprit_ranks for finding in judged_files(tmp_path).findings] == [(1,)]
+
+
+def test_dumps_of_a_watchdog_whose_times_are_near_what_is_waited_in_accuse_nobody(tmp_path: Path) -> None:
+    late(tmp_path, 0.04, backend="nccl")
     answer = judged_files(tmp_path)
     assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
     assert "0.04 s" in answer.headline
 
 
-@pytest.mark.parametrize("waited", [30.0, 1e6, -5.0], ids=["a hang", "a copy made later", "a clock that is off"])
-def test_any_other_time_of_a_file_excuses_nobody(tmp_path: Path, waited: float) -> None:
-    late(tmp_path, waited)
-    assert [finding.culprit_ranks for finding in judged_files(tmp_path).findings] == [(1,)]
+def test_calls_that_do_not_match_need_no_second_dump(tmp_path: Path) -> None:
+    for rank in range(3):
+        write(
+            tmp_path / f"trace_{rank}",
+            issued=7,
+            completed=6,
+            waited=0.04,
+            op="all_gather" if rank == 1 else "all_reduce",
+        )
+    (finding,) = judged_files(tmp_path).findings
+    assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, (1,))
 
 
 def test_dumps_of_one_rank_are_looks_and_a_rank_that_moved_between_them_runs(tmp_path: Path) -> None:
@@ -70,15 +123,34 @@ def test_dumps_of_one_rank_are_looks_and_a_rank_that_moved_between_them_runs(tmp
 
 def test_a_rank_that_moved_once_may_hang_since(tmp_path: Path) -> None:
     late(tmp_path / "before", 0.04)
-    late(tmp_path / "since", 60.0, at=27, begun=BEGUN_NS + 3 * SECOND)
+    late(tmp_path / "since", 20.0, at=27, begun=BEGUN_NS + 3 * SECOND)
+    late(tmp_path / "still", 40.0, at=27, begun=BEGUN_NS + 3 * SECOND)
     (finding,) = judged_files(tmp_path).findings
     assert (finding.culprit_ranks, finding.sequence) == ((1,), 27)
 
 
-def test_dumps_that_stand_still_hang(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "culprits"),
+    [
+        pytest.param(20.0, 30.0, [(1,)], id="ten seconds apart"),
+        pytest.param(20.0, 22.0, [], id="too near each other for a pause that ends"),
+        pytest.param(30.0, 30.0, [], id="copied with new times"),
+        pytest.param(-20.0, 40.0, [], id="written before what it holds"),
+    ],
+)
+def test_dumps_that_stand_still_hang_if_they_are_far_enough_apart(
+    tmp_path: Path, first: float, second: float, culprits: list[tuple[int, ...]]
+) -> None:
+    late(tmp_path / "first", first)
+    late(tmp_path / "second", second)
+    assert [finding.culprit_ranks for finding in judged_files(tmp_path).findings] == culprits
+
+
+def test_dumps_of_ranks_that_are_not_equally_far_apart_are_of_no_two_looks(tmp_path: Path) -> None:
     late(tmp_path / "first", 20.0)
     late(tmp_path / "second", 40.0)
-    assert [finding.culprit_ranks for finding in judged_files(tmp_path).findings] == [(1,)]
+    os.utime(tmp_path / "second" / "trace_1", ns=(BEGUN_NS + 900 * SECOND,) * 2)
+    assert judged_files(tmp_path).verdict is Verdict.CANNOT_TELL
 
 
 def test_times_of_copies_tell_nothing(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_nothing_but_the_table_says_how_sure_a_finding_is(name: str) -> None:
 
 @pytest.mark.parametrize("support", Support)
 def test_every_support_has_a_row_for_each_kind_and_is_the_support_of_something(support: Support) -> None:
-    assert all(how_sure(kind, support) in Certainty for kind in Kind)
+    assert all(how_sure(kind, support).level in Certainty for kind in Kind)
     _, _, rules = SOURCES["certainty.py"].partition("def how_sure(")
     assert any(
         f"Support.{support.name}" in text for text in (*SOURCES.values(), rules) if text != SOURCES["certainty.py"]

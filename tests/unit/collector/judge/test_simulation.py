@@ -4,6 +4,7 @@ Every run draws the same jobs, few of them, for they are large; `make bench` jud
 `python -m tests.bench.accuracy --case SEED` shows one.
 """
 
+import os
 import random
 from collections.abc import Sequence
 
@@ -16,8 +17,9 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Kind, Verdict
 from shared.wire.snapshot import NodeSnapshot
+from tests.build.jobs.dumps import SECOND_NS
 from tests.build.simulation.looks import LOADER, Watched, looked_at_later
-from tests.build.simulation.run import BEGUN_NS
+from tests.build.simulation.run import BEGUN_NS, Semantics
 from tests.build.simulation.scenario import draw, draw_healthy
 from tests.build.simulation.truth import judge
 
@@ -103,8 +105,12 @@ def test_dumps_read_from_files_get_the_same_answer(tmp_path_factory) -> None:  #
     for seed in range(8):
         job = draw(seed)
         directory = tmp_path_factory.mktemp("dumps")
-        for rank, data in job.files.items():
-            (directory / f"trace_node-{rank // 8}_{rank}").write_bytes(data)
+        for look, seconds in enumerate((20, 40) if job.semantics is Semantics.GLOO else (20,)):
+            (directory / str(look)).mkdir()
+            for rank, data in job.files.items():
+                file = directory / str(look) / f"trace_node-{rank // 8}_{rank}"
+                file.write_bytes(data)
+                os.utime(file, ns=(job.run.ended_ns + seconds * SECOND_NS,) * 2)
         snapshots, missing = read_directory(directory)
         assert not missing
         assert named(diagnose(snapshots, job.expected)) == named(diagnose(job.dumps, job.expected)), job

@@ -1,0 +1,144 @@
+"""Step G of the verdict, of files: may the job have been running when its dumps were written?
+
+One dump of each rank shows a moment, in which somebody waits for somebody in every job that runs. What says more:
+
+1. What cannot pass, such as calls that do not match, or collectives in different orders, needs no time.
+2. Watchdogs of NCCL and its like write dumps after a timeout. Of Gloo somebody asked for them, who knows when.
+3. Several dumps of a rank show whether it moved, or for how long it stood still. One set shows neither: in a hung job
+   nothing is issued either after what the others wait in, so that its newest records are as near each other.
+4. The times of files excuse where they are near what is waited in. Alone they accuse nobody: copying gives new ones.
+"""
+
+import math
+from collections.abc import Collection
+from itertools import pairwise
+
+from collector.align.observations import Observations
+from collector.align.roster import RankView
+from collector.align.stacks.activity import place
+from collector.align.stacks.phases import prepares_data
+from collector.align.thresholds import BUSY_SECONDS, DUMPS_APART, SECOND_DUMP_SECONDS
+from collector.judge.fault import NEVER_PASSES, Fault
+from collector.judge.report.headline import Interpretation
+from collector.judge.report.summaries import waiting_in
+from shared.answer.words import Kind, Verdict
+from shared.plural import ranks_with
+from shared.rank_sets import ranks_in_words
+from shared.wire.trace import Trace
+
+
+def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation | None:
+    """Had those who wait waited for longer than a job that runs may, when their dumps were written?
+
+    Of stacks alone, who is at work that the others rightly wait for until it is done looks the same in a job that runs.
+    """
+    prepared = _prepared_for_all(fault, observations)
+    if prepared:
+        return Interpretation(Verdict.CANNOT_TELL, prepared)
+    if _cannot_pass(fault):  # 1
+        return None
+    waits = (_written_after(observations.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
+    waited = max((each for each in waits if each is not None), default=None)
+    since = "" if waited is None else f", and no rank had waited for {waited:.2f} s when the last was written"
+    moved = observations.motion.between_files
+    asked_for = _asked_for(fault, observations)
+    if moved and (fault.edges or asked_for) and (asked_for or waited is None or waited < _needed(observations)):  # 3
+        who = ranks_in_words(sorted(moved))
+        return Interpretation(Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}")
+    if asked_for:  # 2
+        return _doubt_of_one_look(fault, observations)
+    if not fault.edges or waited is None or waited >= _needed(observations):
+        return None
+    reason = f"when the dumps were written, no rank had waited for longer than {waited:.2f} s, as in any job that runs"
+    return Interpretation(Verdict.CANNOT_TELL, reason)  # 4
+
+
+def _needed(observations: Observations) -> float:
+    return min(observations.motion.needed(busy=False), BUSY_SECONDS)
+
+
+def _cannot_pass(fault: Fault) -> bool:
+    """Does no time heal it? A receive that was posted early is in no circle: its rank goes on, and will send."""
+    never = fault.kind in NEVER_PASSES and fault.kind is not Kind.RANK_EXITED
+    return never and not any(edge.is_p2p for edge in fault.cycle)
+
+
+def _asked_for(fault: Fault, observations: Observations) -> bool:
+    """Did somebody ask the ranks for all that tells of the fault, and may have at any time?"""
+    traces = [trace for trace in observations.traces.values() if len(trace)]
+    return bool(traces) and not fault.named_by and not fault.evidence and all(map(_is_of_gloo, traces))
+
+
+def _is_of_gloo(trace: Trace) -> bool:
+    """Is it of PyTorch's own Gloo, which has no watchdog? torchcomms counts from 0, and has one."""
+    from_zero = any(not number and not p2p for number, p2p in zip(trace.collective_seq, trace.is_p2p, strict=True))
+    return not from_zero and all(trace.created_ns) and {one.backend for one in trace.signatures} == {"gloo"}
+
+
+def _doubt_of_one_look(fault: Fault, observations: Observations) -> Interpretation | None:
+    """3. Several looks show that a job stands still, if their files tell how far apart they are."""
+    still, needed = (
+        _stood_still({*fault.culprits, *fault.victims}, observations),
+        observations.motion.needed(busy=False),
+    )
+    if still is not None and still >= needed:
+        return None
+    seconds = max(SECOND_DUMP_SECONDS, math.ceil(needed))
+    why = "one dump of each rank does not show for how long, and a running job looks the same"
+    if still is not None:
+        why = f"they are not known to have stood still for longer than {still:.2f} s, as in any job that runs"
+    return Interpretation(Verdict.CANNOT_TELL, f"{waiting_in(fault)}, but {why}", second_dump_after=seconds)
+
+
+def _stood_still(ranks: Collection[int], observations: Observations) -> float | None:
+    """Seconds between dumps of each of these ranks that hold the same; None where they or their times do not say.
+
+    Who copies two looks with new times gives them to each rank alike at best, and does so after the last operation.
+    """
+    views = [observations.roster.ranks[rank] for rank in ranks if rank in observations.traces]
+    spans = [_unchanged_for(view) for view in views]
+    known = [span for span in spans if span is not None]
+    if not known or len(known) < len(ranks) or max(known) > DUMPS_APART * min(known):
+        return None
+    return min(known)
+
+
+def _unchanged_for(view: RankView) -> float | None:
+    last = view.looks[-1]
+    alike = [look for look in view.looks if look.recorder == last.recorder]
+    times = [look.recorded_at_ns for look in alike if look.recorded_at_ns is not None]
+    if len(times) < 2 or len(times) < len(alike) or min(times) < view.newest_ns:
+        return None
+    return (max(times) - min(times)) / 1e9
+
+
+def _prepared_for_all(fault: Fault, observations: Observations) -> str:
+    """Say who prepares data while the others wait, and where; empty where that is not all that is seen."""
+    seen = [observations.activities.get(rank) for rank in fault.culprits]
+    if fault.kind is not Kind.RANK_NOT_JOINED or fault.edges or not seen:
+        return ""
+    if any(each is None or not prepares_data(each.frames) for each in seen):
+        return ""
+    at = next((f" at {place(each.user)}" for each in seen if each is not None and each.user is not None), "")
+    who, others = ranks_with(fault.culprits, "is", "are"), ranks_with(fault.victims, "waits", "wait")
+    return (
+        f"{who} preparing a data set{at}, and {others} for that, as in many a job that starts: a second look shows "
+        "whether it goes on"
+    )
+
+
+def _written_after(view: RankView, created_ns: int) -> float | None:
+    """Seconds from an operation's beginning to the file that shows it unfinished; None: nothing tells.
+
+    A copy of a file may be younger than the dump. That shows where it claims to have been written when operations had
+    been issued that it does not hold.
+    """
+    last = view.looks[-1].recorded_at_ns if view.looks else None
+    if last is None or not created_ns or last < created_ns:
+        return None
+    for before, after in pairwise(view.looks):
+        if isinstance(before.recorder, Trace) and isinstance(after.recorder, Trace) and before.recorded_at_ns:
+            newest = max(before.recorder.created_ns, default=0)
+            if any(newest < begun < before.recorded_at_ns for begun in after.recorder.created_ns):
+                return None
+    return (last - created_ns) / 1e9
