@@ -56,7 +56,7 @@ _LISTS = ("/v1/jobs", "/v1/diagnoses", "/diagnoses", "/incidents")
 
 _ABOUT = """Finds the rank that hung a distributed training job, says where it is now, and what that rests on.
 
-**For bots.** `POST /v1/jobs/{job}/diagnoses?wait=60` answers with a diagnosis. Act on `verdict` (`hung`, `slow`,
+**For bots.** `POST /v1/jobs/{job}/diagnoses?wait=60` answers with a diagnosis. Act on `verdict` (`hung`, `died`, `slow`,
 `not_hung`, `cannot_tell`) and on `findings[0]`: its `kind`, `cause`, `certainty` and `culprits`. Act alone only on
 `proven`; page a person on the others. The words are stable: a change of meaning raises `schema_version`.
 Fields may be added: ignore those that you do not know.

@@ -30,6 +30,7 @@ class Support(StrEnum):
 
     PROCESS = "process states"
     ENDINGS = "how processes ended"
+    EXIT_CODE = "an exit code"
     ABSENCE = "absence from all nodes that were asked"
     SILENCE = "silence"
     SILENT_NODE = "the silence of a node whose ranks are known"
@@ -53,6 +54,7 @@ class Support(StrEnum):
 _TABLE: Mapping[tuple[Kind | None, Support], tuple[Certainty, str]] = {
     (None, Support.PROCESS): (Certainty.PROVEN, "who is stopped or has ended does not come"),
     (None, Support.ENDINGS): (Certainty.SUPPORTED, "that it crashed was seen, that the others ended of it was not"),
+    (None, Support.EXIT_CODE): (Certainty.SUSPECTED, "an exit code tells that it failed, not whose fault that was"),
     (None, Support.ABSENCE): (Certainty.SUPPORTED, "others wait for it, and who should have it does not"),
     (None, Support.SILENCE): (Certainty.SUSPECTED, "where most are silent, or once, the way to them may be at fault"),
     (None, Support.SILENT_NODE): (Certainty.SUPPORTED, "others wait, and its node is silent: what it does is not seen"),

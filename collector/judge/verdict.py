@@ -18,7 +18,8 @@ the modules that take them:
 
 What goes before what, where steps 2 to 9 say different things; the code carries these letters:
 
-A. Nothing of the job is seen: there is nothing to judge, but how its ranks ended (`ended_job`).
+A. Nothing of the job is seen: there is nothing to judge, but how its ranks ended (`ended_job`). Nobody waits in a job
+   that is over, whatever looks before its end showed.
 B. Something moved: it is not hung. At most one rank makes the others wait.
 C. Records, as far as they blame a rank that somebody looked for; else the counts of RAS. Log lines that name the same
    ranks are added to them and change nobody: what is seen now goes before what was written.
@@ -138,8 +139,10 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
 
 
 def _read(observations: Observations) -> Interpretation:
+    if _is_over(observations):
+        return ended_job(observations)  # A
     if not observations.activities and not observations.roster.unowned:
-        return _nobody_left(observations)  # A
+        return _nobody_seen(observations)
     if _moves(observations):  # B
         return _moving(observations)
     recorded = faults_by_record(observations)
@@ -169,10 +172,13 @@ def _decided_after(doubt: Interpretation) -> float:
     return float("inf") if doubt.decided_after is None else doubt.decided_after
 
 
-def _nobody_left(observations: Observations) -> Interpretation:
+def _is_over(observations: Observations) -> bool:
+    views = observations.roster.ranks.values()
+    return observations.roster.live and bool(views) and all(view.presence is Presence.EXITED for view in views)
+
+
+def _nobody_seen(observations: Observations) -> Interpretation:
     roster = observations.roster
-    if roster.live and roster.ranks and all(view.presence is Presence.EXITED for view in roster.gone()):
-        return ended_job(observations)
     if roster.lost_by_ras:
         lost = ", ".join(roster.lost_by_ras)
         return Interpretation(
