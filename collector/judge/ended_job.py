@@ -46,7 +46,7 @@ _SIGABRT, _SIGKILL = 6, 9
 _CRASHES = frozenset({4, 7, 8, 11})
 """SIGILL, SIGBUS, SIGFPE, SIGSEGV, which nobody sends: the process itself is at fault."""
 _CAVEAT = "what each rank did last was read from its memory by its agent's last beat: it may have gone on after that"
-_BY_WHOM = "as launchers, schedulers and people end jobs"
+_BY_WHOM = "a launcher, a scheduler or a person ended the job"
 
 _Ended = Mapping[int, Exited]
 """How each rank ended, as far as somebody saw it."""
@@ -210,14 +210,14 @@ def _said_of_ends(first: tuple[int, ...], ended: _Ended, lines: Mapping[int, Log
     if not first:
         yield _ways(ended)
         cancelled = all(_was_cancelled(exited, ended) or exited.exit_code == 0 for exited in ended.values())
-        yield f"so {_BY_WHOM}" if cancelled else "which of them ended first is not known"
+        yield _BY_WHOM if cancelled else "which of them ended first is not known"
         return
     line = f": {lines[first[0]].text[:_LONGEST_LINE]}" if first[0] in lines else ""
-    yield f"{_ways({rank: ended[rank] for rank in first})} first{line}"
+    yield f"first {_ways({rank: ended[rank] for rank in first})}{line}"
     taken = {rank: ended[rank] for rank in ended if rank not in first}
     cancelled = [rank for rank, exited in taken.items() if _was_cancelled(exited, ended)]
     if cancelled:
-        yield f"{_ways({rank: taken.pop(rank) for rank in cancelled})}, as a launcher ends the rest"
+        yield f"{_ways({rank: taken.pop(rank) for rank in cancelled})}, as launchers do with the rest"
     if taken:
         yield _ways(taken)
 

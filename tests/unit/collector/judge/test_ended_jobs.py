@@ -101,7 +101,7 @@ def test_ranks_whose_memory_told_nothing() -> None:
     """That they were killed is told all the same; of sends nobody knows a number."""
     answer = of_dead(ended(0, signal=9, **marks(None, None, group="pp")), ended(1, signal=6))
     assert answer.headline == (
-        "Died: rank 0 was killed by signal 9 (SIGKILL) first; rank 1 was killed by signal 6 (SIGABRT); "
+        "Died: first rank 0 was killed by signal 9 (SIGKILL); rank 1 was killed by signal 6 (SIGABRT); "
         "when last seen, rank 0 was at send of group pp"
     )
 
@@ -178,5 +178,5 @@ def test_exception_that_a_rank_logged_before_it_ended() -> None:
     answer = diagnose([first, node(*gone)], Expected(job="sim"))
     (finding,) = answer.findings
     assert (finding.culprit_ranks, finding.cause, finding.certainty) == ((1,), Cause.EXCEPTION, Certainty.SUPPORTED)
-    assert answer.headline.startswith("Died: rank 1 exited with code 1 first: ")
+    assert answer.headline.startswith("Died: first rank 1 exited with code 1: ")
     assert "ValueError: loss is nan" in answer.headline
