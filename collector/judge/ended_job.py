@@ -58,7 +58,7 @@ def ended_job(observations: Observations) -> Interpretation:
     ended = {view.rank: view.exited or Exited(pid=0) for view in gone}
     end = end_of(ended.values(), len(ended))
     if end is JobEnd.FINISHED:  # 1
-        return Interpretation(Verdict.NOT_HUNG, f"it has finished: {_ways(ended)}", state="finished")
+        return Interpretation(Verdict.NOT_HUNG, f"it has finished: {how_they_ended(ended)}", state="finished")
     if end is JobEnd.ENDED:
         return Interpretation(Verdict.CANNOT_TELL, _half_seen(ended), state="ended")
     return Interpretation(Verdict.DIED, "", findings=(_finding(ended, observations),))  # 2
@@ -97,7 +97,7 @@ def _finding(ended: _Ended, observations: Observations) -> Finding:
 def _half_seen(ended: _Ended) -> str:
     unknown = [rank for rank, exited in ended.items() if not ended_well(exited)]
     rest = {rank: exited for rank, exited in ended.items() if rank not in unknown}
-    told = f" {ranks_in_words(unknown)} did; {_ways(rest)}" if rest else ""
+    told = f" {ranks_in_words(unknown)} did; {how_they_ended(rest)}" if rest else ""
     return f"the job has ended, and nobody saw how{told}"
 
 
@@ -163,7 +163,7 @@ def _cause(first: Collection[int], ended: _Ended, lines: Mapping[int, LogEvent])
     if first and all(rank in lines for rank in first):
         out_of_memory = any(lines[rank].kind is EventKind.OUT_OF_MEMORY for rank in first)
         return Cause.OOM if out_of_memory else Cause.EXCEPTION
-    if all(_was_cancelled(exited, ended) or exited.exit_code == 0 for exited in of.values()):
+    if not first and _cancelled(ended):
         return Cause.CANCELLED
     return Cause.SIGNAL if any(exited.signal and not asked_to_end(exited) for exited in of.values()) else Cause.UNKNOWN
 
@@ -178,6 +178,11 @@ _FAILURES = frozenset({EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY, EventKind.D
 
 
 # Step 3.
+
+
+def _cancelled(ended: _Ended) -> bool:
+    """Was the job ended as a whole? Some ranks may have come to their end before that."""
+    return all(_was_cancelled(exited, ended) or exited.exit_code == 0 for exited in ended.values())
 
 
 def _was_cancelled(exited: Exited, ended: _Ended) -> bool:
@@ -208,21 +213,20 @@ def _said(
 
 def _said_of_ends(first: tuple[int, ...], ended: _Ended, lines: Mapping[int, LogEvent]) -> Iterable[str]:
     if not first:
-        yield _ways(ended)
-        cancelled = all(_was_cancelled(exited, ended) or exited.exit_code == 0 for exited in ended.values())
-        yield _BY_WHOM if cancelled else "which of them ended first is not known"
+        yield how_they_ended(ended)
+        yield _BY_WHOM if _cancelled(ended) else "which of them ended first is not known"
         return
     line = f": {lines[first[0]].text[:_LONGEST_LINE]}" if first[0] in lines else ""
-    yield f"first {_ways({rank: ended[rank] for rank in first})}{line}"
+    yield f"first {how_they_ended({rank: ended[rank] for rank in first})}{line}"
     taken = {rank: ended[rank] for rank in ended if rank not in first}
     cancelled = [rank for rank, exited in taken.items() if _was_cancelled(exited, ended)]
     if cancelled:
-        yield f"{_ways({rank: taken.pop(rank) for rank in cancelled})}, as launchers do with the rest"
+        yield f"{how_they_ended({rank: taken.pop(rank) for rank in cancelled})}, as launchers do with the rest"
     if taken:
-        yield _ways(taken)
+        yield how_they_ended(taken)
 
 
-def _ways(ended: _Ended) -> str:
+def how_they_ended(ended: Mapping[int, Exited]) -> str:
     """Say how each rank ended; those that ended alike are told together."""
     how: dict[str, list[int]] = defaultdict(list)
     for rank, exited in ended.items():

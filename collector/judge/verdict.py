@@ -58,7 +58,7 @@ from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
 from collector.judge.certainty import tempered, unproven
-from collector.judge.ended_job import ended_job
+from collector.judge.ended_job import ended_job, how_they_ended
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
@@ -184,6 +184,10 @@ def _nobody_seen(observations: Observations) -> Interpretation:
         return Interpretation(
             Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; it is unknown which ranks these are"
         )
+    ended = {view.rank: view.exited for view in roster.gone() if view.exited is not None}
+    if ended:
+        rest = ranks_in_words(rank for rank in roster.ranks if rank not in ended)
+        return Interpretation(Verdict.CANNOT_TELL, f"{how_they_ended(ended)}; of {rest} nobody knows")
     late = listed(roster.unlisted, most=6)
     why = f": {late} did not list the processes there in time" if late else ""
     return Interpretation(Verdict.CANNOT_TELL, f"no rank was seen{why}")

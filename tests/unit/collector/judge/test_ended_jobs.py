@@ -53,8 +53,9 @@ def test_only_the_newest_attempt_counts() -> None:
 @pytest.mark.parametrize("more", [(), (ended(1, job="other"),), (ended(1, user="1001"),)])
 def test_a_rank_of_which_nobody_knows_leaves_it_open(more: tuple[Exited, ...]) -> None:
     """It may run where nobody looked."""
-    answer = diagnose([node(ended(0, exit_code=0), *more)], Expected(job="sim", user="0"))
-    assert answer.verdict is Verdict.CANNOT_TELL
+    answer = diagnose([node(ended(0, signal=9), *more)], Expected(job="sim", user="0"))
+    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+    assert answer.headline == "Cannot tell: rank 0 was killed by signal 9 (SIGKILL); of rank 1 nobody knows."
 
 
 DIED = 1_000
