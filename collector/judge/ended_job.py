@@ -46,6 +46,7 @@ _SIGABRT, _SIGKILL = 6, 9
 _CRASHES = frozenset({4, 7, 8, 11})
 """SIGILL, SIGBUS, SIGFPE, SIGSEGV, which nobody sends: the process itself is at fault."""
 _CAVEAT = "what each rank did last was read from its memory by its agent's last beat: it may have gone on after that"
+_BY_CODE = "it ended first, and may have failed because of another rank: its last lines say of what"
 _BY_WHOM = "a launcher, a scheduler or a person ended the job"
 
 _Ended = Mapping[int, Exited]
@@ -68,14 +69,15 @@ def _finding(ended: _Ended, observations: Observations) -> Finding:
     told = _last_seen(ended)
     lines = {rank: line for rank in ended if (line := _exception(observations.roster.ranks[rank])) is not None}
     first = _ended_first(ended, lines)
+    support = _support(first, ended, lines)
     taken = fold(rank for rank in ended if first and rank not in first)
     fault = Fault(
         kind=Kind.RANK_EXITED,
         culprits=first,
         victims=(),
-        certainty=how_sure(Kind.RANK_EXITED, _support(first, ended, lines)),
+        certainty=how_sure(Kind.RANK_EXITED, support),
         cause=_cause(first, ended, lines),
-        remarks=(_CAVEAT,) if told else (),
+        remarks=((_BY_CODE,) if support is Support.EXIT_CODE else ()) + ((_CAVEAT,) if told else ()),
         said=_said(first, ended, lines, told),
     )
     shown = (*first, *(rank for rank in ended if rank not in first))[:_MOST_RANKS]
