@@ -27,7 +27,7 @@ from collector.judge.report.evidence import exit_evidence, last_issued
 from collector.judge.report.findings import finding_of
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.know_more import where_ends_are_told
-from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence
+from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence, Where
 from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import counted, ranks_with
 from shared.rank_sets import fold, ranks_in_words
@@ -67,7 +67,8 @@ def ended_job(observations: Observations) -> Interpretation:
 
 def _finding(ended: _Ended, observations: Observations) -> Finding:
     told = _last_seen(ended)
-    lines = {rank: line for rank in ended if (line := _exception(observations.roster.ranks[rank])) is not None}
+    failures = {rank: _failure(observations.roster.ranks[rank], exited) for rank, exited in ended.items()}
+    lines = {rank: line for rank, line in failures.items() if line is not None}
     first = _ended_first(ended, lines)
     support = _support(first, ended, lines)
     taken = fold(rank for rank in ended if first and rank not in first)
@@ -88,6 +89,7 @@ def _finding(ended: _Ended, observations: Observations) -> Finding:
     return finding_of(fault, observations, evidence=evidence).model_copy(
         update={
             "ended": taken or fold(ended),
+            "where": Where(process=in_words(ended[first[0]])) if first else None,
             "group": told[0].group if told else None,
             "sequence": told[0].sequence if told else None,
             "lasted_seconds": None if stood is None else round(stood, 1),
@@ -170,10 +172,14 @@ def _cause(first: Collection[int], ended: _Ended, lines: Mapping[int, LogEvent])
     return Cause.SIGNAL if any(exited.signal and not asked_to_end(exited) for exited in of.values()) else Cause.UNKNOWN
 
 
-def _exception(view: RankView) -> LogEvent | None:
-    """Return the last failure of its own that a rank logged before it ended: not that it had lost its peers."""
-    own = (event for event in reversed(view.logged) if event.kind in _FAILURES and is_own_failure(event))
-    return next(own, None)
+def _failure(view: RankView, exited: Exited) -> LogEvent | None:
+    """Return the last failure that a rank logged before it exited with an error.
+
+    None where that is an echo of another's: it had lost its peers, or waited in vain.
+    """
+    logged = (event for event in reversed(view.logged) if event.kind in _FAILURES)
+    last = exited.last_failure or next(logged, None)
+    return last if last is not None and _failed(exited) and is_own_failure(last) else None
 
 
 _FAILURES = frozenset({EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY, EventKind.DEVICE_ERROR})

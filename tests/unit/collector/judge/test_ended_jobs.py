@@ -7,7 +7,8 @@ from collector.judge.verdict import diagnose
 from collector.show.text.waits import waits_of
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Certainty, Kind, Verdict
-from shared.wire.snapshot import Exited, Identity, NodeSnapshot, RankSnapshot
+from shared.wire.log_events import LogEvent
+from shared.wire.snapshot import Exited, Identity, NodeSnapshot
 from shared.wire.trace import LastIssued, Marks
 from tests.build.agents.fake_agents import WORLD, make_rank
 from tests.build.jobs.logged import logs_of
@@ -161,23 +162,33 @@ def test_job_of_slurm_is_asked_of_slurm() -> None:
     assert "sacct -j 4242 " in (finding.next_steps[0].command or "")
 
 
-def seen_logging(rank: RankSnapshot, lines: list[str]) -> RankSnapshot:
-    return rank.model_copy(update={"looked_at_ns": 10**17, "logs": logs_of(lines, rank=rank.identity.rank)})
+def failed_of(line: str, rank: int) -> LogEvent:
+    """What a rank logged of an exception."""
+    return logs_of(["Traceback (most recent call last):", line], rank=rank).events[-1]
 
 
 def test_exception_that_a_rank_logged_before_it_ended() -> None:
-    """Seen in an earlier look; not that of who has lost its peer."""
-    start, lost = (
-        "Traceback (most recent call last):",
-        "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed",
-    )
-    lines = {rank: [start, "ValueError: loss is nan at step 3" if rank == 1 else lost] for rank in range(WORLD)}
-    made = (make_rank(rank, job="sim", host="node1") for rank in range(WORLD))
-    live = [seen_logging(rank, lines[rank.identity.rank]) for rank in made]
-    first = NodeSnapshot(host="node1", taken_at_ns=10**17, ranks=tuple(live))
-    gone = (Exited(pid=rank.identity.pid or 0, identity=rank.identity, exit_code=1) for rank in live)
-    answer = diagnose([first, node(*gone)], Expected(job="sim"))
+    """Its agent has read it; not that of who has lost its peer, nor one that a killed rank had got over."""
+    lost = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer"
+    said = ["ValueError: loss is nan at step 3" if rank == 1 else lost for rank in range(4)]
+    exits = [ended(rank, of=4, exit_code=1, last_failure=failed_of(line, rank)) for rank, line in enumerate(said)]
+    answer = of_dead(*exits)
     (finding,) = answer.findings
     assert (finding.culprit_ranks, finding.cause, finding.certainty) == ((1,), Cause.EXCEPTION, Certainty.SUPPORTED)
-    assert answer.headline.startswith("Died: first rank 1 exited with code 1: ")
-    assert "ValueError: loss is nan" in answer.headline
+    assert answer.headline.startswith("Died: first rank 1 exited with code 1: ValueError: loss is nan at step 3; ")
+    killed = ended(2, of=4, signal=9, last_failure=failed_of("KeyError: 'step'", 2))
+    (finding,) = of_dead(*exits[:1], ended(1, of=4, signal=15), killed, *exits[3:]).findings
+    assert (finding.culprit_ranks, finding.cause) == ((2,), Cause.SIGNAL) and "KeyError" not in finding.summary
+
+
+def test_exception_that_was_seen_in_an_earlier_look() -> None:
+    """Where the agent could not keep the log open."""
+    lines = ["Traceback (most recent call last):", "ValueError: loss is nan at step 3"]
+    made = [make_rank(rank, job="sim", host="node1") for rank in range(WORLD)]
+    seen = {"looked_at_ns": 10**17}
+    live = [one.model_copy(update=seen) for one in made]
+    live[1] = live[1].model_copy(update={"logs": logs_of(lines, rank=1)})
+    gone = (Exited(pid=one.identity.pid or 0, identity=one.identity, exit_code=1) for one in live)
+    first = NodeSnapshot(host="node1", taken_at_ns=10**17, ranks=tuple(live))
+    (finding,) = diagnose([first, node(*gone)], Expected(job="sim")).findings
+    assert (finding.culprit_ranks, finding.cause) == ((1,), Cause.EXCEPTION)
