@@ -25,6 +25,7 @@ from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, Proce
 from shared.answer.words import Cause, Kind, Verdict
 from shared.plural import counted, ranks_with
 from shared.rank_sets import fold, ranks_in_words
+from shared.shell_commands import listed
 from shared.wire.endings import JobEnd, end_of, ended_well, in_words
 from shared.wire.snapshot import Exited
 from shared.wire.trace import LastIssued
@@ -75,7 +76,7 @@ def _finding(endings: Endings, observations: Observations) -> Finding:
             "group": told[0].group if told else None,
             "sequence": told[0].sequence if told else None,
             "lasted_seconds": None if stood is None else round(stood, 1),
-            "next_steps": tuple(_next_steps(fault, observations)),
+            "next_steps": tuple(_next_steps(fault, endings, observations)),
         }
     )
 
@@ -87,10 +88,13 @@ def _half_seen(ended: Mapping[int, Exited]) -> str:
     return f"the job has ended, and nobody saw how{told}"
 
 
-def _next_steps(fault: Fault, observations: Observations) -> Iterable[NextStep]:
+def _next_steps(fault: Fault, endings: Endings, observations: Observations) -> Iterable[NextStep]:
+    logs = dict.fromkeys(endings.failures[rank].path for rank in fault.culprits if rank in endings.failures)
     if fault.cause is Cause.OOM:
         yield NextStep(text="see what used up the memory, or give the job more of it")
-    elif fault.cause is not Cause.CANCELLED:
+    if logs:
+        yield NextStep(text=f"read the traceback at the end of {listed(list(logs), most=2)}")
+    elif fault.cause not in (Cause.OOM, Cause.CANCELLED):
         whose = f"of {ranks_in_words(fault.culprits)} and " if fault.culprits else ""
         yield NextStep(text=f"read the last lines {whose}of the launcher, which tells how each rank ended")
     yield from where_ends_are_told(observations.roster.job)
@@ -114,8 +118,9 @@ def _said_of_ends(endings: Endings) -> Iterable[str]:
         yield how_they_ended(left)
         yield _BY_WHOM if endings.is_cancelled else "which of them ended first is not known"
         return
-    line = f": {endings.failures[first[0]].text[:_LONGEST_LINE]}" if first[0] in endings.failures else ""
-    yield f"first {how_they_ended({rank: left.pop(rank) for rank in first})}{line}"
+    line = endings.failures.get(first[0])
+    text = "" if line is None else f": {line.text.removeprefix(f'[rank{first[0]}]: ')[:_LONGEST_LINE]}"
+    yield f"first {how_they_ended({rank: left.pop(rank) for rank in first})}{text}"
     cancelled = {rank: left.pop(rank) for rank in endings.cancelled if rank in left}
     if cancelled:
         yield f"{how_they_ended(cancelled)}, as launchers do with the rest"

@@ -176,6 +176,7 @@ def test_exception_that_a_rank_logged_before_it_ended() -> None:
     (finding,) = answer.findings
     assert (finding.culprit_ranks, finding.cause, finding.certainty) == ((1,), Cause.EXCEPTION, Certainty.SUPPORTED)
     assert answer.headline.startswith("Died: first rank 1 exited with code 1: ValueError: loss is nan at step 3; ")
+    assert finding.next_steps[0].text == "read the traceback at the end of train.log"
     killed = ended(2, of=4, signal=9, last_failure=failed_of("KeyError: 'step'", 2))
     (finding,) = of_dead(*exits[:1], ended(1, of=4, signal=15), killed, *exits[3:]).findings
     assert (finding.culprit_ranks, finding.cause) == ((2,), Cause.SIGNAL) and "KeyError" not in finding.summary
