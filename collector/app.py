@@ -56,9 +56,9 @@ _LISTS = ("/v1/jobs", "/v1/diagnoses", "/diagnoses", "/incidents")
 
 _ABOUT = """Finds the rank that hung a distributed training job, says where it is now, and what that rests on.
 
-**For bots.** `POST /v1/jobs/{job}/diagnoses?wait=60` answers with a diagnosis. Act on `verdict` (`hung`, `slow`,
-`not_hung`, `cannot_tell`) and on `findings[0]`: its `kind`, `cause`, `certainty` and `culprits`. Act alone only on
-`proven`; page a person on the others. The words are stable: a change of meaning raises `schema_version`.
+**For bots.** `POST /v1/jobs/{job}/diagnoses?wait=60` answers with a diagnosis. Act on `verdict` (`hung`, `died`,
+`slow`, `not_hung`, `cannot_tell`) and on `findings[0]`: its `kind`, `cause`, `certainty` and `culprits`. Act alone
+only on `proven`; page a person on the others. The words are stable: a change of meaning raises `schema_version`.
 Fields may be added: ignore those that you do not know.
 
 **Errors** are problem documents (RFC 9457) with `type`, `title`, `status`, `detail` and `advice`.

@@ -19,6 +19,7 @@ from agent.look.mark_ring import MarkRing
 from agent.proc.exit_status import HeldProcess, read_status
 from agent.proc.oom_counts import OomCount, count_at, oom_counts
 from agent.proc.procfs import ProcFs
+from agent.sources.logs.last_failure import HeldLogs
 from agent.sources.logs.log_growth import own_log_fds, tells_timeout, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import has_moved, take_beat
@@ -50,6 +51,7 @@ class _Watched:
     oom_counts: tuple[OomCount, ...]
     held: HeldProcess | None
     """None in a recorded tree, whose process ids are those of strangers here."""
+    held_logs: HeldLogs
     last: Beat | None = None
     still_since: float | None = None
     since: float | None = None
@@ -211,9 +213,10 @@ class Watch:
         watched.since = now if watched.since is None else watched.since
 
     def _begin(self, rank: Rank) -> _Watched:
-        logs = own_log_fds(LookContext(self._procfs, self._host), rank)
+        context = LookContext(self._procfs, self._host)
         held = HeldProcess(rank.stat.pid) if self._procfs.is_real else None
-        return _Watched(rank, logs, oom_counts(self._procfs, rank.stat.pid), held)
+        counts = oom_counts(self._procfs, rank.stat.pid)
+        return _Watched(rank, own_log_fds(context, rank), counts, held, HeldLogs(context, rank))
 
     def _is_ending(self, key: Key, listing: Listing) -> bool:
         """Has it given up its memory, and not ended yet? It takes a while for much; how it has ended is told later."""
@@ -245,7 +248,9 @@ class Watch:
         now = self._clock()
         told = {"identity": rank.identity, "oom_killed": killed, "last_marks": watched.marks.told()}
         gone_by_ns = int((now if watched.gone_by is None else watched.gone_by) * 1e9)
-        known = exited.model_copy(update={**told, "gone_by_ns": gone_by_ns})
+        failed = bool(exited.exit_code) or exited.signal == signal.SIGABRT
+        failure = watched.held_logs.last_failure() if failed else None
+        known = exited.model_copy(update={**told, "gone_by_ns": gone_by_ns, "last_failure": failure})
         self._departed = [*self._departed[-_MOST_GONE:], _Departed(known, rank, now)]
 
     def _told(self, ranks: Iterable[Rank]) -> list[_Departed]:

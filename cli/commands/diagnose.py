@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _WATCH_SECONDS = 5.0
 """Between two verdicts that are shown one over the other."""
 
-STATUS = {"not_hung": 0, "hung": 10, "slow": 11, "cannot_tell": 12}
+STATUS = {"not_hung": 0, "hung": 10, "died": 10, "slow": 11, "cannot_tell": 12}
 """Exit status by verdict; an API, like the words."""
 
 
@@ -41,7 +41,7 @@ Examples:
   unhang diagnose --markdown --output ticket.md
   unhang diagnose --html hang.html                   a page, to open or to attach
 
-Status: 0 not hung, 10 hung, 11 slow, 12 cannot tell; 1 failed, 2 usage.""",
+Status: 0 not hung, 10 hung or died, 11 slow, 12 cannot tell; 1 failed, 2 usage.""",
 )
 @job_argument
 @source_options

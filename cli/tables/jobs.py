@@ -8,7 +8,7 @@ from collector.gather.jobs import JobSummary
 from collector.show.text.coverage import gap_text
 from shared.answer.diagnosis import Gap
 
-_HEADS = ("JOB", "RANKS", "OF", "ABSENT", "HOSTS", "LAUNCHER", "RUNNING FOR")
+_HEADS = ("JOB", "STATE", "RANKS", "OF", "ABSENT", "HOSTS", "LAUNCHER", "RUNNING FOR")
 _MOST_HOSTS = 4
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
@@ -30,6 +30,7 @@ def _row(job: JobSummary, now: float) -> tuple[str, ...]:
     age = age_text(now - job.started_at) if job.started_at is not None else "-"
     return (
         job.name,
+        "-" if job.state is None else job.state.value,
         job.ranks or "none",
         "?" if job.world_size is None else str(job.world_size),
         job.absent or "-",

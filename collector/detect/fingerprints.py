@@ -1,8 +1,8 @@
 """What makes two verdicts the same fault, and the incident that a verdict would be."""
 
 from shared.answer.diagnosis import Diagnosis, Finding
-from shared.answer.incidents import DIED, Fingerprint, Incident, IncidentState
-from shared.answer.words import HAS_ENDED, Verdict
+from shared.answer.incidents import Fingerprint, Incident, IncidentState
+from shared.answer.words import Cause, Verdict
 from shared.rank_sets import fold
 
 
@@ -12,8 +12,9 @@ def fault_of(diagnosis: Diagnosis) -> Finding | None:
 
 
 def death_of(diagnosis: Diagnosis) -> Finding | None:
-    """Return how a job died that has ended; None: it lives, or ended as jobs do."""
-    return diagnosis.findings[0] if diagnosis.state == "finished" and diagnosis.findings else None
+    """Return how a job died; None: it did not, or somebody ended it, who knows of it."""
+    died = [each for each in diagnosis.findings if diagnosis.verdict is Verdict.DIED]
+    return died[0] if died and died[0].cause is not Cause.CANCELLED else None
 
 
 def fingerprint_of(finding: Finding, job: str, user: str | None) -> Fingerprint:
@@ -30,7 +31,6 @@ def fingerprint_of(finding: Finding, job: str, user: str | None) -> Fingerprint:
 
 def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint, *, trigger: str) -> Incident:
     """Return the incident to report to the store, which gives it its id and times."""
-    died = diagnosis.state == "finished"
     hosts = sorted({culprit.host for culprit in finding.culprits if culprit.host is not None})
     return Incident(
         id="",
@@ -40,7 +40,7 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         kind=finding.kind,
         cause=finding.cause,
         certainty=finding.certainty,
-        headline=DIED + diagnosis.headline.rpartition(HAS_ENDED)[2].removesuffix(".") if died else diagnosis.headline,
+        headline=diagnosis.headline,
         fingerprint=fingerprint,
         key=fingerprint.key,
         culprits=finding.culprits,
@@ -48,6 +48,6 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         opened_at="",
         seen_at="",
         still_since=finding.since,
-        died=died,
+        died=diagnosis.verdict is Verdict.DIED,
         trigger=trigger,
     )

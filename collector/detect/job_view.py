@@ -10,6 +10,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from collector.detect.limits import SIGN_SECONDS, SILENT_SECONDS
+from shared.wire.endings import JobEnd, end_of
 from shared.wire.kernel_events import KERNEL_WORDS
 from shared.wire.registration import STILL_SECONDS, ExitedRank, JobDigest, Sign
 
@@ -165,6 +166,11 @@ class JobView:
         moved = [v.still_since for v in views if v.still_since is not None and v.still_since > stood_since]
         moved = [at for at in moved if at > stood_since + _SAME_MOMENT_SECONDS]
         return min(moved) - stood_since if moved else None
+
+    @property
+    def end(self) -> JobEnd:
+        """Return how it ended, where no rank is left, from what agents have told of its ranks."""
+        return end_of((each.rank for each in self.exited.values()), self.world_size)
 
     @property
     def quietest(self) -> float | None:

@@ -5,8 +5,8 @@
 3. A job that is found hung is suspected, and looked at again whether or not anything triggers that. Found hung again
    with the same fingerprint, and not having gone on in between, it is an alarm; unless what its culprit is at work on
    may take longer in a healthy job (`phases.py`). What was seen in part is looked at again soon: more may be seen.
-4. A job that has died as a whole is an alarm at once, for nothing about it changes any more. What it was found hung
-   with before that is what the alarm names.
+4. A job that has died is an alarm at once, for nothing about it changes any more, unless somebody ended it (cause
+   `cancelled`). What it was found hung with before that is what the alarm names.
 5. It is over when the ranks that stood still go on, or the job ends or is restarted. The incident of a dead job is over
    when that job runs again, or after an hour.
 """
@@ -152,7 +152,7 @@ class JobWatch:
         unseen = now if self._unseen_since is None else self._unseen_since
         self._unseen_since = unseen if is_seen_in_part(diagnosis) else None
         fault = fault_of(diagnosis)
-        if diagnosis.state == "finished":
+        if diagnosis.is_over:
             return self._found_ended(diagnosis, before, now)
         if fault is None:
             self._found_well(diagnosis, now)
@@ -198,7 +198,7 @@ class JobWatch:
         )
 
     def _found_ended(self, diagnosis: Diagnosis, before: Diagnosis | None, now: float) -> Alarm | None:
-        """Step 4. Only one that died of an error is told: whoever ends a job that hangs knows of it."""
+        """Step 4. Only one that died by itself is told: whoever ends a job that hangs knows of it."""
         earlier, self.suspected = self.suspected, None
         self._next_ask = now + AGAIN_SECONDS
         self._gone_since = now  # what this look adds to an open incident is to be there before that is over
@@ -208,17 +208,13 @@ class JobWatch:
         told = (diagnosis, death)
         is_hung = self.incident is not None or (earlier is not None and earlier.held <= 0)
         if before is not None and hung is not None and is_hung:
-            told = (before, hung) if death is not None or self._failed() else told
+            told = (before, hung) if death is not None else told
         shown, fault = told
         if fault is None:
             return None
         ids = (*(() if earlier is None else (earlier.diagnosis,)), shown.id, diagnosis.id)
         incident = incident_of(shown, fault, fingerprint_of(fault, self.job, self.user), trigger=self.reason)
         return Alarm(incident.model_copy(update={"job_ended": True}), tuple(dict.fromkeys(filter(None, ids))))
-
-    def _failed(self) -> bool:
-        """Did a rank end with an error of its own, rather than by a signal?"""
-        return any(gone.rank.exit_code for gone in self.view.exited.values())
 
     def _held(self, diagnosis: Diagnosis, fault: Finding, still: float, now: float) -> float:
         """Return for how many more seconds ranks must stand still until this is an alarm."""
@@ -331,7 +327,7 @@ class JobWatch:
         if self.incident is not None and not self.incident.job_ended:
             return JobState.HUNG
         if self._has_ended(now):
-            return JobState.ENDED
+            return JobState(self.view.end)
         if self._asking or self.suspected is not None:
             return JobState.SUSPECTED
         if self._still_for(now) >= LEAST_STILL_SECONDS:

@@ -16,8 +16,9 @@ from shared.missing import WAITING_LAUNCHERS, Missing
 from shared.rank_sets import FoldedRanks, fold
 from shared.shell_commands import listed
 from shared.value import Value
+from shared.wire.endings import end_of
 from shared.wire.job_names import is_of, poses, qualified, was_of
-from shared.wire.snapshot import Identity, RankList, lists_late
+from shared.wire.snapshot import Exited, Identity, RankList, lists_late
 
 
 class OlderAttempt(Value):
@@ -44,7 +45,9 @@ class JobSummary(Value):
     user: str | None = Field(
         default=None, description="The job's owner: a user id, `c1000` as numbered inside a container; None: unknown."
     )
-    state: JobState | None = Field(default=None, description="What it is doing, where the collector watches it.")
+    state: JobState | None = Field(
+        default=None, description="What it is doing, where the collector watches it; how it ended, where no rank runs."
+    )
     incident: str | None = Field(default=None, description="Id of its open incident, if there is one.")
 
 
@@ -64,14 +67,14 @@ def summarise_jobs(lists: Iterable[RankList]) -> tuple[JobSummary, ...]:
     lists = tuple(lists)
     users = users_of_names(lists)
     running: dict[_Job, list[Identity]] = defaultdict(list)
-    ended: dict[_Job, list[Identity]] = defaultdict(list)
+    ended: dict[_Job, list[tuple[Identity, Exited]]] = defaultdict(list)
     for found in lists:
         for identity in found.ranks:
             if _is_named(identity):
                 running[_job_of(identity, users)].append(_placed(identity, found.host))
-        for was in (gone.identity for gone in found.exited):
-            if was is not None and _is_named(was):
-                ended[_job_of(was, users)].append(_placed(was, found.host))
+        for gone in found.exited:
+            if gone.identity is not None and _is_named(gone.identity):
+                ended[_job_of(gone.identity, users)].append((_placed(gone.identity, found.host), gone))
     jobs = sorted(running.keys() | ended.keys(), key=lambda job: (job.name, job.user or ""))
     return tuple(_summary(job, running.get(job, []), ended.get(job, [])) for job in jobs)
 
@@ -197,11 +200,12 @@ def _placed(identity: Identity, host: str) -> Identity:
     return identity if identity.host is not None else identity.model_copy(update={"host": host})
 
 
-def _summary(job: _Job, running: Sequence[Identity], ended: Sequence[Identity]) -> JobSummary:
+def _summary(job: _Job, running: Sequence[Identity], ended: Sequence[tuple[Identity, Exited]]) -> JobSummary:
     by_attempt: Mapping[int, list[Identity]] = _grouped(running)
-    newest = max(by_attempt or _grouped(ended))
+    newest = max(by_attempt or {identity.attempt for identity, _ in ended})
     now = by_attempt.get(newest, [])
-    gone = [identity for identity in ended if identity.attempt == newest]
+    endings = {identity.rank: exited for identity, exited in ended if identity.attempt == newest}
+    gone = [identity for identity, _ in ended if identity.attempt == newest]
     seen = {identity.rank for identity in now}
     sizes = (i.world_size for i in (*now, *gone) if i.world_size is not None)
     world_size = max((size for size in sizes if 0 < size <= MOST_WORLD), default=None)
@@ -220,6 +224,7 @@ def _summary(job: _Job, running: Sequence[Identity], ended: Sequence[Identity]) 
             for attempt, left in sorted(by_attempt.items(), reverse=True)
             if attempt != newest
         ),
+        state=None if now else JobState(end_of(endings.values(), world_size)),
         launcher=known[0].launcher if known else None,
         started_at=min((i.started_at for i in now if i.started_at is not None), default=None),
     )

@@ -52,7 +52,7 @@ def with_strays(
 ) -> Interpretation:
     """Return what strays tell where no rank is seen in stacks or records, and nothing else is found."""
     told = observations.traces or any(activity.frames for activity in observations.activities.values())
-    if reading.verdict is not Verdict.CANNOT_TELL or told:
+    if reading.verdict is not Verdict.CANNOT_TELL or reading.state is not None or told:
         return reading
     strays = find_strays(snapshots, observations.roster)
     waiting = [each for each in strays.processes if shown_state(each.activity) in MAY_WAIT]

@@ -31,6 +31,7 @@ class Support(StrEnum):
 
     PROCESS = "process states"
     ENDINGS = "how processes ended"
+    EXIT_CODE = "an exit code"
     ABSENCE = "absence from all nodes that were asked"
     SILENCE = "silence"
     SILENT_NODE = "the silence of a node whose ranks are known"
@@ -59,6 +60,7 @@ _SUSPECTED, _SUPPORTED, _PROVEN = Certainty.SUSPECTED, Certainty.SUPPORTED, Cert
 TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.PROCESS): Sure(_PROVEN, 1, "a process that is stopped or has ended cannot join the others"),
     (None, Support.ENDINGS): Sure(_SUPPORTED, 1, "the failure was seen; that it ended the others was not"),
+    (None, Support.EXIT_CODE): Sure(_SUSPECTED, 1, "an exit code tells that it failed, not whose fault that was"),
     (None, Support.ABSENCE): Sure(_SUPPORTED, 2, "others wait for it, and it is nowhere that it should be"),
     (None, Support.SILENCE): Sure(_SUSPECTED, 1, "it does not answer, but the way to it may be at fault"),
     (None, Support.SILENT_NODE): Sure(_SUPPORTED, 2, "others wait for it, and its node does not answer"),

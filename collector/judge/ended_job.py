@@ -1,10 +1,9 @@
-"""A job of which no rank is left: how its ranks ended, and what each did last according to its agent's beats.
+"""A job of which no rank is left: whether it finished, how its ranks ended, and who ended first.
 
-1. A job that ended well, or that somebody ended as one ends jobs (SIGTERM, SIGINT), is only said to have ended.
-2. A rank that was OOM-killed, crashed or was killed is named, where most ranks ended otherwise. A signal that came to
-   most of them names nobody, nor does an exit code: launchers and watchdogs end all ranks, whoever is at fault.
-3. What each rank did last survives it in its agent. It accuses nobody either: a rank may have gone on after that was
-   read.
+1. Every rank is known to have exited with code 0: it finished. Where nobody saw how some ended, and no other ended
+   badly, that is said, and no more.
+2. Else it died: who ended first, and why, is read from how all of them ended (`ended_first.py`). Nobody waits in it.
+3. What each rank did last survives it in its agent. It accuses nobody: a rank may have gone on after that was read.
 """
 
 from collections import defaultdict
@@ -13,139 +12,141 @@ from dataclasses import dataclass
 
 from collector.align.observations import Observations
 from collector.align.roster import RankView
-from collector.align.thresholds import ENDED_WAITING_SECONDS, LINGERS_SECONDS, is_majority
+from collector.align.thresholds import ENDED_WAITING_SECONDS
 from collector.judge.certainty import Support, how_sure
+from collector.judge.ended_first import Endings, endings_of, stood_seconds, was_in
 from collector.judge.fault import Fault
-from collector.judge.report.evidence import exit_evidence, how_it_ended, last_issued
+from collector.judge.logs.vote import line_of
+from collector.judge.report.evidence import exit_evidence, last_issued
 from collector.judge.report.findings import finding_of
-from collector.judge.report.headline import Interpretation, ended_in_words
-from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence
+from collector.judge.report.headline import Interpretation
+from collector.judge.report.know_more import where_ends_are_told
+from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence, Where
 from shared.answer.words import Cause, Kind, Verdict
-from shared.plural import ranks_with
-from shared.rank_sets import fold
-from shared.shell_commands import copyable
+from shared.plural import counted, ranks_with
+from shared.rank_sets import fold, ranks_in_words
+from shared.shell_commands import listed
+from shared.wire.endings import JobEnd, end_of, ended_well, in_words
 from shared.wire.snapshot import Exited
 from shared.wire.trace import LastIssued
 
 _MOST_GROUPS = 8
 _MOST_RANKS = 16
+_MOST_WAYS = 6
+"""Ways to end that are told: of a thousand ranks nearly all end alike."""
+_LONGEST_LINE = 200
 _WHEN = "when last seen, "
-_SIGKILL = 9
-_ASKED_TO_END = frozenset({1, 2, 3, 15})
-"""SIGHUP, SIGINT, SIGQUIT, SIGTERM: by signal(7), alike on all architectures."""
-_CRASHES = frozenset({4, 7, 8, 11})
-"""SIGILL, SIGBUS, SIGFPE, SIGSEGV, which nobody sends: the process itself is at fault. SIGABRT is not among them, for
-watchdogs end ranks with it."""
-_STEP = "read the last lines of the ranks' logs, and what the incident's earlier diagnoses show"
 _CAVEAT = "what each rank did last was read from its memory by its agent's last beat: it may have gone on after that"
-
-
-_Ended = Mapping[int, Exited]
-"""How each rank ended, as far as somebody saw it."""
+_BY_CODE = "it ended first, and may have failed because of another rank: its last lines say of what"
+_BY_WHOM = "a launcher, a scheduler or a person ended the job"
 
 
 def ended_job(observations: Observations) -> Interpretation:
-    """Say how the job ended, what its ranks did last and, where it did not end as jobs do, that as a finding."""
-    roster = observations.roster
-    reason = ended_in_words(roster)
-    ended = {view.rank: view.exited for view in roster.gone() if view.exited is not None}
-    if not _has_died(list(ended.values())):  # 1
-        return Interpretation(Verdict.NOT_HUNG, reason, state="finished")
-    told = _last_seen(ended)
-    doing = "; ".join([told[0].text, *(each.text.removeprefix(_WHEN) for each in told[1:])]) if told else ""
-    finding = _finding(ended, told, reason, observations)
-    return Interpretation(
-        Verdict.NOT_HUNG, f"{reason}; {doing}" if doing else reason, state="finished", findings=(finding,)
-    )
+    """Say how the job ended and what its ranks did last; where it died, with a finding."""
+    endings = endings_of(observations.roster.gone())
+    end = end_of(endings.of.values(), len(endings.of))
+    if end is JobEnd.FINISHED:  # 1
+        return Interpretation(Verdict.NOT_HUNG, f"it has finished: {how_they_ended(endings.of)}", state="finished")
+    if end is JobEnd.ENDED:
+        return Interpretation(Verdict.CANNOT_TELL, _half_seen(endings.of), state="ended")
+    return Interpretation(Verdict.DIED, "", findings=(_finding(endings, observations),))  # 2
 
 
-def _finding(ended: _Ended, told: Sequence[SequenceEvidence], reason: str, observations: Observations) -> Finding:
-    culprits = _at_fault(ended)  # 2
-    others = tuple(rank for rank in ended if rank not in culprits)
-    oom_killed = any(exited.oom_killed for exited in ended.values())
+def _finding(endings: Endings, observations: Observations) -> Finding:
+    told, first, ended = _last_seen(endings.of), endings.first, endings.of
+    rest = [rank for rank in ended if rank not in first]
     fault = Fault(
         kind=Kind.RANK_EXITED,
-        culprits=culprits,
-        victims=others,
-        certainty=how_sure(Kind.RANK_EXITED, Support.ENDINGS if culprits else Support.PROCESS),
-        cause=Cause.OOM if oom_killed else Cause.SIGNAL if any(map(_was_killed, ended.values())) else Cause.UNKNOWN,
-        remarks=(_CAVEAT,) if told else (),
-        said=reason,
+        culprits=first,
+        victims=(),
+        certainty=how_sure(Kind.RANK_EXITED, endings.support),
+        cause=endings.cause,
+        remarks=((_BY_CODE,) if endings.support is Support.EXIT_CODE else ()) + ((_CAVEAT,) if told else ()),
+        said="; ".join(_said(endings, told)),
     )
-    endings = (_ending(observations.roster.ranks[rank], ended[rank]) for rank in (*culprits, *others)[:_MOST_RANKS])
-    evidence: tuple[Evidence, ...] = (*told, *endings)
-    first = told[0] if told else None
-    stood = _stood_seconds(ended.values())
+    shown = (*first, *rest)[:_MOST_RANKS]
+    processes = (_ending(observations.roster.ranks[rank], ended[rank]) for rank in shown)
+    logged = (line_of(endings.failures[rank], rank) for rank in shown if rank in endings.failures)
+    evidence: tuple[Evidence, ...] = (*told, *processes, *logged)
+    stood = stood_seconds(ended.values())
     return finding_of(fault, observations, evidence=evidence).model_copy(
         update={
-            "group": None if first is None else first.group,
-            "sequence": None if first is None else first.sequence,
+            "ended": fold(rest or ended),
+            "where": Where(process=in_words(ended[first[0]])) if first else None,
+            "group": told[0].group if told else None,
+            "sequence": told[0].sequence if told else None,
             "lasted_seconds": None if stood is None else round(stood, 1),
-            "next_steps": (_read_what_is_left(observations.roster.job),),
+            "next_steps": tuple(_next_steps(fault, endings, observations)),
         }
     )
 
 
-def _read_what_is_left(job: str | None) -> NextStep:
-    """The job cannot be looked at any more; a collector that watched it has what was seen before."""
-    command = None if not job else copyable("unhang", "history", "--job", job)
-    return NextStep(text=_STEP, command=command)
+def _half_seen(ended: Mapping[int, Exited]) -> str:
+    unknown = [rank for rank, exited in ended.items() if not ended_well(exited)]
+    rest = {rank: exited for rank, exited in ended.items() if rank not in unknown}
+    told = f" {ranks_in_words(unknown)} did; {how_they_ended(rest)}" if rest else ""
+    return f"the job has ended, and nobody saw how{told}"
 
 
-# Step 1.
-
-
-def _has_died(ended: Sequence[Exited]) -> bool:
-    """Did it end as no healthy job does, and as nobody ends one?"""
-    killed = [exited for exited in ended if _was_killed(exited)]
-    if killed:
-        return not _lingered(killed, ended)
-    stood = _stood_seconds(ended)
-    return any(exited.exit_code for exited in ended) and stood is not None and stood >= ENDED_WAITING_SECONDS
-
-
-def _was_killed(exited: Exited) -> bool:
-    return bool(exited.oom_killed) or (exited.signal is not None and exited.signal not in _ASKED_TO_END)
-
-
-def _lingered(killed: Sequence[Exited], ended: Sequence[Exited]) -> bool:
-    """Were they killed because they did not end when the job was asked to, as `scancel` and launchers do?"""
-    asked = [exited.gone_by_ns or 0 for exited in ended if exited.signal in _ASKED_TO_END]
-    first, last = min(asked, default=0), min(exited.gone_by_ns or 0 for exited in killed)
-    return first > 0 and last - first >= LINGERS_SECONDS * 1e9 and all(map(_was_sigkilled, killed))
-
-
-def _was_sigkilled(exited: Exited) -> bool:
-    return exited.signal == _SIGKILL and not exited.oom_killed
-
-
-def _stood_seconds(ended: Iterable[Exited]) -> float | None:
-    """For how long the ranks that were left in an operation had stood in it, at least; None: none was."""
-    lasts = ((exited.gone_by_ns, last_issued(exited)) for exited in ended)
-    stood = (max(0.0, (gone_ns - last.since_ns) / 1e9) for gone_ns, last in lasts if gone_ns and last and _was_in(last))
-    return min(stood, default=None)
+def _next_steps(fault: Fault, endings: Endings, observations: Observations) -> Iterable[NextStep]:
+    logs = dict.fromkeys(endings.failures[rank].path for rank in fault.culprits if rank in endings.failures)
+    if fault.cause is Cause.OOM:
+        yield NextStep(text="see what used up the memory, or give the job more of it")
+    if logs:
+        yield NextStep(text=f"read the traceback at the end of {listed(list(logs), most=2)}")
+    elif fault.cause not in (Cause.OOM, Cause.CANCELLED):
+        whose = f"of {ranks_in_words(fault.culprits)} and " if fault.culprits else ""
+        yield NextStep(text=f"read the last lines {whose}of the launcher, which tells how each rank ended")
+    yield from where_ends_are_told(observations.roster.job)
 
 
 # Step 2.
 
 
-def _at_fault(ended: _Ended) -> tuple[int, ...]:
-    oom_killed = [rank for rank, exited in ended.items() if exited.oom_killed]
-    crashed = [rank for rank, exited in ended.items() if exited.signal in _CRASHES]
-    found = oom_killed or crashed or [rank for rank, exited in ended.items() if _was_sigkilled(exited)]
-    return () if is_majority(len(found), len(ended)) else tuple(found)
+def _said(endings: Endings, told: Sequence[SequenceEvidence]) -> Iterable[str]:
+    yield from _said_of_ends(endings)
+    if told:
+        yield from (told[0].text, *(each.text.removeprefix(_WHEN) for each in told[1:]))
+    stood = stood_seconds(endings.of.values()) or 0.0
+    if stood >= ENDED_WAITING_SECONDS:
+        yield f"they had stood in it for {stood:.0f} s before that"
+
+
+def _said_of_ends(endings: Endings) -> Iterable[str]:
+    first, left = endings.first, dict(endings.of)
+    if not first:
+        yield how_they_ended(left)
+        yield _BY_WHOM if endings.is_cancelled else "which of them ended first is not known"
+        return
+    line = endings.failures.get(first[0])
+    text = "" if line is None else f": {line.text.removeprefix(f'[rank{first[0]}]: ')[:_LONGEST_LINE]}"
+    yield f"first {how_they_ended({rank: left.pop(rank) for rank in first})}{text}"
+    cancelled = {rank: left.pop(rank) for rank in endings.cancelled if rank in left}
+    if cancelled:
+        yield f"{how_they_ended(cancelled)}, as launchers do with the rest"
+    if left:
+        yield how_they_ended(left)
+
+
+def how_they_ended(ended: Mapping[int, Exited]) -> str:
+    """Say how each rank ended; those that ended alike are told together."""
+    how: dict[str, list[int]] = defaultdict(list)
+    for rank, exited in ended.items():
+        how[in_words(exited)].append(rank)
+    said = [_of_ranks(ranks, words) for words, ranks in how.items()]
+    more = [f"and {counted(len(said) - _MOST_WAYS, 'other way')}"] if len(said) > _MOST_WAYS else []
+    return "; ".join([*said[:_MOST_WAYS], *more])
+
+
+def _of_ranks(ranks: Sequence[int], words: str) -> str:
+    return f"{ranks_in_words(ranks)} {words if len(ranks) == 1 else words.replace('was ', 'were ', 1)}"
 
 
 def _ending(view: RankView, exited: Exited) -> ProcessEvidence:
-    return exit_evidence(view, exited, f"rank {view.rank} (pid {exited.pid}) {how_it_ended(exited)}")
+    return exit_evidence(view, exited, f"rank {view.rank} (pid {exited.pid}) {in_words(exited)}")
 
 
 # Step 3.
-
-
-def _was_in(mark: LastIssued) -> bool:
-    """Was it in the operation still? Where completions are not told, nobody knows."""
-    return mark.sequence is not None and mark.completed is not None and mark.completed < mark.sequence
 
 
 @dataclass(frozen=True)
@@ -157,12 +158,12 @@ class _Seen:
     def words(self) -> str:
         """What the rank did, after its name."""
         what = self.mark.op if self.mark.sequence is None else f"{self.mark.op} #{self.mark.sequence}"
-        if _was_in(self.mark):
+        if was_in(self.mark):
             return f"in {what}"
         return f"done with {what}" if self.mark.completed is not None else f"at {what}"
 
 
-def _last_seen(ended: _Ended) -> list[SequenceEvidence]:
+def _last_seen(ended: Mapping[int, Exited]) -> list[SequenceEvidence]:
     """Return what the ranks did last, by group: those of most ranks first."""
     groups: dict[tuple[str, str], list[_Seen]] = defaultdict(list)
     for rank, exited in ended.items():
@@ -188,5 +189,5 @@ def _of_group(name: str, description: str, seen: Sequence[_Seen]) -> SequenceEvi
         group=GroupRef(name=name, description=description, ranks=fold(each.rank for each in seen)),
         sequence=highest,
         issued={number: fold(ranks) for number, ranks in sorted(issued.items())},
-        waiting=fold(each.rank for each in seen if _was_in(each.mark)),
+        waiting=fold(each.rank for each in seen if was_in(each.mark)),
     )

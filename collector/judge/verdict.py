@@ -18,7 +18,8 @@ the modules that take them:
 
 What goes before what, where steps 2 to 9 say different things; the code carries these letters:
 
-A. Nothing of the job is seen: there is nothing to judge, but how its ranks ended (`ended_job`).
+A. Nothing of the job is seen: there is nothing to judge, but how its ranks ended (`ended_job`). Nobody waits in a job
+   that is over, whatever looks before its end showed.
 B. Something moved: it is not hung. At most one rank makes the others wait.
 C. Records, as far as they blame a rank that somebody looked for; else the counts of RAS. Log lines that name the same
    ranks are added to them and change nobody: what is seen now goes before what was written.
@@ -58,7 +59,7 @@ from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
 from collector.judge.certainty import Support, less_sure, tempered
-from collector.judge.ended_job import ended_job
+from collector.judge.ended_job import ended_job, how_they_ended
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
@@ -140,8 +141,10 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
 
 
 def _read(observations: Observations) -> Interpretation:
+    if _is_over(observations):
+        return ended_job(observations)  # A
     if not observations.activities and not observations.roster.unowned:
-        return _nobody_left(observations)  # A
+        return _nobody_seen(observations)
     if _moves(observations):  # B
         return _moving(observations)
     recorded = faults_by_record(observations)
@@ -171,15 +174,22 @@ def _decided_after(doubt: Interpretation) -> float:
     return float("inf") if doubt.decided_after is None else doubt.decided_after
 
 
-def _nobody_left(observations: Observations) -> Interpretation:
+def _is_over(observations: Observations) -> bool:
+    views = observations.roster.ranks.values()
+    return observations.roster.live and bool(views) and all(view.presence is Presence.EXITED for view in views)
+
+
+def _nobody_seen(observations: Observations) -> Interpretation:
     roster = observations.roster
-    if roster.live and roster.ranks and all(view.presence is Presence.EXITED for view in roster.gone()):
-        return ended_job(observations)
     if roster.lost_by_ras:
         lost = ", ".join(roster.lost_by_ras)
         return Interpretation(
             Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; it is unknown which ranks these are"
         )
+    ended = {view.rank: view.exited for view in roster.gone() if view.exited is not None}
+    if ended:
+        rest = ranks_in_words(rank for rank in roster.ranks if rank not in ended)
+        return Interpretation(Verdict.CANNOT_TELL, f"{how_they_ended(ended)}; of {rest} nobody knows")
     late = listed(roster.unlisted, most=6)
     why = f": {late} did not list the processes there in time" if late else ""
     return Interpretation(Verdict.CANNOT_TELL, f"no rank was seen{why}")

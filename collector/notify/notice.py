@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from collector.notify.receivers import Include
 from shared.answer.diagnosis import Diagnosis, KernelEvidence, LogEvidence, Place
-from shared.answer.incidents import DIED, Incident, IncidentChangeKind, IncidentEvent
+from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent
 from shared.rank_sets import fold, unfold
 
 MOST_NAME = 200
@@ -29,7 +29,7 @@ _WORDS = {
     IncidentChangeKind.RESOLVED: "Resolved",
     IncidentChangeKind.FALSE_ALARM: "False alarm",
 }
-_WORDS_OF_DEATHS = {IncidentChangeKind.OPENED: "Ended", IncidentChangeKind.REOPENED: "Ended again"}
+_WORDS_OF_DEATHS = {IncidentChangeKind.OPENED: "Died", IncidentChangeKind.REOPENED: "Died again"}
 """Of an incident that is a job's death."""
 
 
@@ -146,7 +146,7 @@ def _fault(facts: Mapping[str, str]) -> str:
 def _summary(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str], headline: str) -> str:
     job = f"{names['job']}: " if "job" in names else ""
     on = f"on {names['host']}; " if "host" in names else ""
-    what = headline.removeprefix("Hung: ").removeprefix(DIED) or _fault(facts)  # not the same word twice
+    what = headline.removeprefix("Hung: ").removeprefix("Died: ") or _fault(facts)  # not the same word twice
     return f"{opens_with}: {job}{what} ({on}{facts['certainty']}; cause {facts['cause']})"
 
 

@@ -266,6 +266,9 @@ class Finding(Contract):
     )
     culprits: tuple[Culprit, ...] = ()
     victims: FoldedRanks = ""
+    ended: FoldedRanks = Field(
+        default="", description="Of a job that died: ranks that ended, too. Nobody waits in it: it has no victims."
+    )
     group: GroupRef | None = None
     op: str | None = None
     sequence: int | None = None
@@ -336,8 +339,10 @@ class Diagnosis(Contract):
     made_at: str = Field(default="", description="RFC 3339, UTC.")
     took_seconds: float = 0.0
     verdict: Verdict
-    state: Literal["running", "idle", "finished"] | None = Field(
-        default=None, description="Only for `not_hung`: what the job is doing; `finished` with a finding: it died."
+    state: Literal["running", "idle", "finished", "ended"] | None = Field(
+        default=None,
+        description="What the job is doing: `running`, `idle`; `finished`: every rank has exited with code 0. "
+        "`ended`, with `cannot_tell`: it is over, and nobody saw how. None for other verdicts.",
     )
     headline: str
     findings: tuple[Finding, ...] = ()
@@ -347,3 +352,8 @@ class Diagnosis(Contract):
     coverage: Coverage = Coverage()
     read: tuple[FileRead, ...] = Field(default=(), description="What was read of each file; none where a job was live.")
     conflicts: tuple[Conflict, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Is no rank of the job left?"""
+        return self.verdict is Verdict.DIED or self.state in ("finished", "ended")

@@ -29,7 +29,16 @@ class JobState(StrEnum):
     """Found hung twice: an incident is open."""
     SLOW = "slow"
     """It goes on, and the last diagnosis found a straggler."""
+    FINISHED = "finished"
+    """No rank is left, and each is known to have exited with code 0."""
+    DIED = "died"
+    """No rank is left, and some ended by a signal or with an error."""
     ENDED = "ended"
+    """No rank is left, and nobody saw how all of them ended."""
+
+
+OVER_STATES = (JobState.FINISHED, JobState.DIED, JobState.ENDED)
+"""States of jobs of which no rank is left."""
 
 
 class IncidentState(StrEnum):
@@ -94,10 +103,6 @@ class IncidentChange(Contract):
     diagnosis: str | None = Field(default=None, description="Id of the diagnosis that showed it.")
 
 
-DIED = "Ended: "
-"""How the headline of a job's death begins: who reads "not hung" in an alarm reads no further."""
-
-
 class Incident(Contract):
     """One fault of one job, from the alarm to its end."""
 
@@ -123,7 +128,7 @@ class Incident(Contract):
     )
     died: bool = Field(
         default=False,
-        description="Whether the fault is that the job died as a whole, without being found hung before: "
+        description="Whether the fault is that the job died (the verdict `died`), without being found hung before: "
         "the headline tells how.",
     )
     trigger: str = Field(default="", description="What made the collector look, in words.")

@@ -8,6 +8,8 @@ class Verdict(StrEnum):
 
     HUNG = "hung"
     SLOW = "slow"
+    DIED = "died"
+    """It has ended, and not as jobs end that finish: by a signal or with an error, whoever sent the signal."""
     NOT_HUNG = "not_hung"
     CANNOT_TELL = "cannot_tell"
 
@@ -48,6 +50,8 @@ class Cause(StrEnum):
     IMPORT = "import"
     OOM = "oom"
     SIGNAL = "signal"
+    CANCELLED = "cancelled"
+    """A launcher, a scheduler or a person ended the job, as by SIGTERM, and no rank is known to have failed."""
     NETWORK = "network"
     GPU_FAULT = "gpu_fault"
     UNKNOWN = "unknown"
@@ -62,7 +66,3 @@ class Certainty(StrEnum):
     """Two independent sources agree, or one shows it with a part that is inferred or not observed."""
     SUSPECTED = "suspected"
     """One weak source, a tie, or elimination."""
-
-
-HAS_ENDED = "it has ended: "
-"""What a headline says of a job of which no rank is left, before it says how."""

@@ -12,6 +12,7 @@ from pydantic import Field, StrictBool
 
 from shared.errors import InvalidInput
 from shared.value import JSON_INTEGER, Value
+from shared.wire.endings import ended_badly
 
 MOST_JOBS = 32
 MOST_RANKS = 256
@@ -43,7 +44,7 @@ class ExitedRank(Value):
     @property
     def abnormally(self) -> bool:
         """Did it end by a signal or with an error?"""
-        return self.oom_killed or bool(self.signal) or bool(self.exit_code)
+        return ended_badly(self)
 
 
 class JobDigest(Value):

@@ -10,7 +10,7 @@ from shared.missing import Missing, Reason
 from shared.value import Value
 from shared.wire.devices import Gpus, Ports
 from shared.wire.kernel_events import KernelEvents
-from shared.wire.log_events import Logs
+from shared.wire.log_events import LogEvent, Logs
 from shared.wire.ras import RasLook
 from shared.wire.setup import Setup
 from shared.wire.stacks import Stacks
@@ -273,6 +273,9 @@ class Exited(Value):
         ge=0,
         lt=1 << 63,
         description="When the agent found that it had ended, Unix nanoseconds; it may have ended before.",
+    )
+    last_failure: LogEvent | None = Field(
+        default=None, description="The last failure that it logged, where it exited with an error; None: not known."
     )
     sibling_jobs: tuple[str, ...] = Field(default=(), description="Jobs of running ranks with the same parent.")
     sibling_user: str | None = Field(

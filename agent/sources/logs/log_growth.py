@@ -24,17 +24,21 @@ _TIMEOUTS = (
 
 def own_log_fds(context: LookContext, rank: Rank) -> tuple[int, ...]:
     """Return which of descriptors 1 and 2 are local files that the rank does not share with its launcher."""
-    procfs = context.procfs
-    try:
-        shared = {procfs.link(rank.stat.parent_pid, f"fd/{fd}") for fd in STREAMS}
-    except (Gone, NotPermitted):
-        shared = set()
+    shared = written_by_launcher(context.procfs, rank)
     found = (describe(context, rank.stat.pid, fd) for fd in STREAMS)
     return tuple(
         d.fd
         for d in found
         if d is not None and d.kind == "file" and d.target not in shared and not is_remote(d.file_system)
     )
+
+
+def written_by_launcher(procfs: ProcFs, rank: Rank) -> set[str]:
+    """Return where the output of a rank's launcher goes: a rank that writes there does not write alone."""
+    try:
+        return {procfs.link(rank.stat.parent_pid, f"fd/{fd}") for fd in STREAMS}
+    except (Gone, NotPermitted):
+        return set()
 
 
 def total_bytes(procfs: ProcFs, pid: int, fds: tuple[int, ...]) -> int | None:

@@ -212,11 +212,13 @@ def _is_vague(event: LogEvent) -> bool:
 
 
 def _in_table(event: LogEvent, told: list[Said]) -> tuple[int, ...]:
-    """The rank that torchelastic's table tells closest above an exit status."""
+    """The rank that torchelastic's table tells closest above an exit status, there or elsewhere of the same process."""
     if not event.fields.keys() & {"exit_code", "signal"}:
         return ()
-    rank = _closest_above(event, told, "failed_rank")
-    return () if rank is None else (int(rank),)
+    name = (event.path, event.fields.get("pid"))
+    again = [other for _, other in told if name[1] is not None and (other.path, other.fields.get("pid")) == name]
+    ranks = {_closest_above(each, told, "failed_rank") for each in (event, *again)} - {None}
+    return tuple(int(rank) for rank in ranks if rank is not None) if len(ranks) == 1 else ()
 
 
 def _closest_above(event: LogEvent, told: list[Said], name: str) -> str | None:

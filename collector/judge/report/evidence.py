@@ -31,6 +31,7 @@ from shared.answer.words import Kind
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words, unfold
+from shared.wire.endings import in_words
 from shared.wire.snapshot import Exited
 from shared.wire.stacks import Frame
 from shared.wire.trace import LastIssued, Signature
@@ -176,18 +177,8 @@ def _ended(view: RankView) -> Iterable[Evidence]:
     if exited is None:
         return
     taken = "" if exited.identity is not None else ", the launcher's only exited child on a node that lacks this rank"
-    told = f"rank {view.rank} (pid {exited.pid}) {how_it_ended(exited)}{taken}{_last_in_words(exited)}"
+    told = f"rank {view.rank} (pid {exited.pid}) {in_words(exited)}{taken}{_last_in_words(exited)}"
     yield exit_evidence(view, exited, told)
-
-
-def how_it_ended(exited: Exited) -> str:
-    """Return what became of a process: all that anybody saw of it."""
-    how = "ended, and nobody saw how"
-    if exited.signal is not None:
-        how = f"was killed by signal {exited.signal}"
-    elif exited.exit_code is not None:
-        how = f"exited with status {exited.exit_code}"
-    return f"{how} (OOM-killed)" if exited.oom_killed else how
 
 
 def exit_evidence(view: RankView, exited: Exited, text: str) -> ProcessEvidence:

@@ -4,18 +4,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from collector.align.observations import Observations
-from collector.align.roster import Presence, Roster
+from collector.align.roster import Presence
 from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
-from shared.answer.words import HAS_ENDED, Verdict
+from shared.answer.words import Verdict
 from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
-from shared.wire.snapshot import Exited
-
-_MOST_EXITS = 6
-"""Ways to end that are told: of a thousand ranks nearly all end alike."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +20,7 @@ class Interpretation:
 
     verdict: Verdict
     reason: str
-    state: Literal["running", "idle", "finished"] | None = None
+    state: Literal["running", "idle", "finished", "ended"] | None = None
     findings: tuple[Finding, ...] = ()
     waited_for: tuple[int, ...] = ()
     """Whom the others wait for; all, where `reason` says what they wait in and nobody sets one apart."""
@@ -55,40 +51,22 @@ _PHASES = {
 }
 
 
+_PREFIXES = {Verdict.HUNG: "Hung: ", Verdict.SLOW: "Slow: ", Verdict.DIED: "Died: "}
+
+
 def headline_of(reading: Interpretation, observations: Observations) -> str:
     """One sentence a human can act on."""
-    if reading.findings and reading.verdict is not Verdict.NOT_HUNG:
+    if reading.findings:
         first = reading.findings[0]
         more = len(reading.findings) - 1
         also = "" if not more else f" (and {counted(more, 'more finding')})"
-        prefix = "Hung: " if reading.verdict is Verdict.HUNG else "Slow: "
-        return f"{prefix}{first.summary}{also}"
+        return f"{_PREFIXES[reading.verdict]}{first.summary}{also}"
     if reading.verdict is Verdict.NOT_HUNG:
         return f"Not hung: {reading.reason}."
     if reading.waited_for:
         yet = "" if reading.idle else " yet"
         return f"Cannot tell{yet}: {_waiting(reading, observations)}."
     return f"Cannot tell: {reading.reason}."
-
-
-def ended_in_words(roster: Roster) -> str:
-    """Say that all ranks have exited, and how, as far as anybody saw it."""
-    how: dict[str, list[int]] = {}
-    for view in roster.gone():
-        how.setdefault(_exit_in_words(view.exited), []).append(view.rank)
-    told = "; ".join(f"{ranks_in_words(ranks)} {text}" for text, ranks in list(how.items())[:_MOST_EXITS])
-    more = f"; and {counted(len(how) - _MOST_EXITS, 'other way')}" if len(how) > _MOST_EXITS else ""
-    return f"{HAS_ENDED}{told}{more}"
-
-
-def _exit_in_words(exited: Exited | None) -> str:
-    if exited is None or (exited.exit_code is None and exited.signal is None):
-        return "exited, and nobody saw how"
-    if exited.oom_killed:
-        return "OOM-killed"
-    if exited.signal is not None:
-        return f"killed by signal {exited.signal}"
-    return f"exited with code {exited.exit_code}"
 
 
 def _waiting(reading: Interpretation, observations: Observations) -> str:

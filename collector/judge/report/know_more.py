@@ -13,8 +13,10 @@ from shared.answer.words import Verdict
 from shared.missing import Missing
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
+from shared.shell_commands import copyable
 
 _LOOK_AGAIN_SECONDS = 30
+_SLURM = "slurm-"
 _MOST_SECONDS = 600
 """The longest pause or patience that is worth suggesting."""
 _FOR_THE_LOOKS_SECONDS = 30
@@ -33,6 +35,8 @@ _SECOND_DUMP = (
 
 def steps_to_know_more(reading: Interpretation, observations: Observations) -> tuple[NextStep, ...]:
     """What to do or switch on where no finding says it."""
+    if reading.state == "ended":
+        return tuple(where_ends_are_told(observations.roster.job))
     if reading.verdict is not Verdict.CANNOT_TELL:
         seems = "if it seems to stand still nevertheless, look again, with more time between the looks"
         return (_further_apart(seems, observations),) if observations.roster.live and reading.state == "running" else ()
@@ -41,6 +45,16 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
     if not observations.traces:
         steps += record_next_time(observations)
     return tuple(steps)
+
+
+def where_ends_are_told(job: str | None) -> Iterator[NextStep]:
+    """Where to read how a job ended that can be looked at no more."""
+    if job is not None and job.startswith(_SLURM):
+        number = job.removeprefix(_SLURM).partition("@")[0]
+        command = copyable("sacct", "-j", number, "--format", "JobID,State,ExitCode,DerivedExitCode,Reason")
+        yield NextStep(text="ask Slurm how the job and its steps ended", command=command)
+    text = "read what was found before, if a collector watched the job"
+    yield NextStep(text=text, command=copyable("unhang", "history", "--job", job) if job else None)
 
 
 def _unread_in_c(observations: Observations) -> Iterator[NextStep]:

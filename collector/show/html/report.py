@@ -16,7 +16,7 @@ from collector.show.html.grid import Sheet, draw_sheets
 from collector.show.html.lanes import GroupLanes, QuietGroups, draw_lanes
 from collector.show.html.standing import MEANINGS, RankStanding, places_of, ranks_by_standing
 from collector.show.html.wait_drawing import WaitDrawing, draw_waits
-from collector.show.html.wording import CAUSES, KINDS
+from collector.show.html.wording import CAUSES, DIED, KINDS
 from collector.show.text.classes import culprits_of
 from collector.show.text.coverage import conflict_text, coverage_text, fold_gaps, gap_text
 from collector.show.text.findings import why_certain
@@ -166,7 +166,7 @@ def _fault(number: int, finding: Finding) -> ShownFinding:
     return ShownFinding(
         number=number,
         finding=finding,
-        reason=KINDS[finding.kind],
+        reason=DIED if finding.ended else KINDS[finding.kind],
         cause=CAUSES[finding.cause],
         meaning=why_certain(finding),
         culprits=fold(finding.culprit_ranks),

@@ -44,14 +44,17 @@ def places_of(diagnosis: Diagnosis, roster: Roster | None) -> tuple[RankStanding
     culprits = {culprit.rank: culprit for finding in diagnosis.findings for culprit in finding.culprits}
     victims = {rank for finding in diagnosis.findings for rank in unfold(finding.victims)}
     classes = {rank for each in diagnosis.stack_classes for rank in unfold(each.ranks)}
+    ended = {rank for finding in diagnosis.findings for rank in unfold(finding.ended)}
     known = {} if roster is None else roster.ranks
-    ranks = sorted({*known, *culprits, *victims, *classes, *range(diagnosis.coverage.expected or 0)})
+    ranks = sorted({*known, *culprits, *victims, *ended, *classes, *range(diagnosis.coverage.expected or 0)})
     seen_all = roster is None and diagnosis.coverage.seen >= (diagnosis.coverage.expected or len(ranks) + 1)
     places = []
     for rank in ranks:
         view, culprit = known.get(rank), culprits.get(rank)
         host, local = (None, None) if culprit is None else (culprit.host, culprit.local_rank)
         presence = Presence.RECORDED if seen_all or rank in classes or rank in victims else Presence.UNSEEN
+        if rank in ended:
+            presence = Presence.EXITED
         if view is not None:
             presence, host = view.presence, view.host or host
             local = local if view.identity is None else view.identity.local_rank

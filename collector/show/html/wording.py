@@ -18,6 +18,9 @@ KINDS = {
 }
 """What is wrong between the ranks."""
 
+DIED = "a rank ended by a signal or with an error, and the job with it"
+"""The same of a job that died, in which nobody waits."""
+
 CAUSES = {
     Cause.DATALOADER: "its DataLoader",
     Cause.CHECKPOINT: "a checkpoint",
@@ -35,6 +38,7 @@ CAUSES = {
     Cause.IMPORT: "an import",
     Cause.OOM: "out of memory",
     Cause.SIGNAL: "a signal",
+    Cause.CANCELLED: "a launcher, a scheduler or a person ended it",
     Cause.NETWORK: "the network",
     Cause.GPU_FAULT: "a GPU fault",
     Cause.UNKNOWN: "not known",

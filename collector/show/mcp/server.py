@@ -24,7 +24,7 @@ from collector.show.mcp.tools import TOOLS
 from shared import VERSION
 from shared.errors import InvalidInput, UnhangError, quoted
 
-_INSTRUCTIONS = f"""Finds the rank that hung a distributed training job, where it is, and what proves it.
+_INSTRUCTIONS = f"""Finds the rank that hung a distributed training job, or died first, where it is, and what proves it.
 Start with list_jobs, then diagnose_job. {NOTICE} Nothing here changes a job."""
 
 _BY_NAME = {tool.name: tool for tool in TOOLS}

@@ -245,7 +245,7 @@ TOOLS = (
         "list_incidents",
         "List incidents",
         (
-            "Lists what the collector found hung by itself, newest first: of all jobs, of one job, or of one node. "
+            "Lists jobs that the collector found hung or dead by itself, newest first: all, or of one job or one node. "
             f"Each is without its history and with {_MOST_CULPRITS} culprits at most; get_incident has all."
         ),
         IncidentsListed,

@@ -60,6 +60,10 @@ def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = (
         ("operation", _operation(finding, width)),
         ("since", _since(finding)),
         (rest, _victims(finding, width)),
+        (
+            "ended, too" if finding.culprits else "ended",
+            paragraph(ranks_text(finding.ended), width) if finding.ended else [],
+        ),
         ("evidence", evidence_lines(finding, width, shown=shown)),
         ("caveats", [line for remark in finding.remarks for line in paragraph(remark, width)]),
     ]

@@ -18,6 +18,7 @@ from shared.answer.words import Verdict
 
 WORDS = {
     Verdict.HUNG: ("HUNG", Style.BAD),
+    Verdict.DIED: ("DIED", Style.BAD),
     Verdict.SLOW: ("SLOW", Style.WARNING),
     Verdict.NOT_HUNG: ("NOT HUNG", Style.GOOD),
     Verdict.CANNOT_TELL: ("CANNOT TELL", Style.PUZZLING),

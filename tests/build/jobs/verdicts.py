@@ -102,6 +102,20 @@ def _ended(looks: list[NodeSnapshot], rank: int, exited: Exited) -> list[NodeSna
     ]
 
 
+def died() -> Diagnosis:
+    """One rank was killed, and the launcher ended the others: nobody waits any more."""
+    looks = looks_without({1: AWAY}, hosts=TWO_NODES)
+    last = max(look.taken_at_ns or 0 for look in looks)
+    over = [_over(look) if look.taken_at_ns == last else look for look in looks]
+    return diagnose(over, Expected(job="sim"))
+
+
+def _over(look: NodeSnapshot) -> NodeSnapshot:
+    of = [rank.identity for rank in look.ranks]
+    gone = (Exited(pid=one.pid or 0, identity=one, signal=9 if one.rank == 1 else 15) for one in of)
+    return look.model_copy(update={"ranks": (), "exited": tuple(gone)})
+
+
 def exception_in_logs() -> Diagnosis:
     """Logs alone: one rank raised, the others' watchdogs lost patience; one node uses another network."""
     traceback = ["Traceback (most recent call last):", '  File "/srv/train.py", line 9, in <module>']
@@ -270,6 +284,7 @@ VERDICTS: Mapping[str, Callable[[], Diagnosis]] = {
         rank_not_joined,
         chain_of_victims,
         rank_exited,
+        died,
         exception_in_logs,
         rank_unreachable,
         rank_stopped,

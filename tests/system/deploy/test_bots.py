@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from collector.app import create_app
 from collector.settings import CollectorSettings
 from collector.show.mcp.pages import MOST_CHARACTERS
 from collector.show.mcp.tools import TOOLS
-from shared.wire.snapshot import RankSnapshot
+from shared.wire.snapshot import Exited, RankSnapshot
 from tests.build.agents.fake_agents import FakeAgent, case_ranks, make_rank
 from tests.build.agents.served_agents import served
 from tests.build.processes.commands import REPOSITORY, environment
@@ -23,12 +23,19 @@ TOKEN = "right"
 
 
 @contextmanager
-def collector_of(ranks: Sequence[RankSnapshot], folder: Path) -> Iterator[Service]:
-    """Run a collector of one node with these ranks, which asks for a token."""
+def collector_of(
+    ranks: Sequence[RankSnapshot], folder: Path, *, signals: Mapping[int, int] | None = None
+) -> Iterator[Service]:
+    """Run a collector of one node with these ranks, which asks for a token; `signals`: they have ended by these."""
     tokens = folder / "tokens"
     tokens.touch(mode=0o600)
     tokens.write_text(f"{TOKEN}\n", encoding="ascii")
-    with served(FakeAgent("node1", [of_slurm(rank) for rank in ranks])) as url:
+    of_job = [of_slurm(rank) for rank in ranks]
+    over = tuple(
+        Exited(pid=one.identity.pid or 0, identity=one.identity, signal=(signals or {}).get(one.identity.rank))
+        for one in of_job
+    )
+    with served(FakeAgent("node1", of_job if signals is None else (), exited=() if signals is None else over)) as url:
         settings = CollectorSettings(
             agents=url,
             store=str(folder / "store.sqlite3"),
@@ -76,6 +83,18 @@ def test_what_is_not_proven_is_for_a_person(tmp_path: Path) -> None:
         said, asked = run_bot(service, tmp_path)
     assert asked == ""
     assert said.startswith("PAGE ")
+
+
+def test_job_that_was_killed_is_for_a_person(tmp_path: Path) -> None:
+    """Rank 2 was killed, and the launcher ended the others: nothing runs any more, and nothing is said to be well."""
+    signals = {0: 15, 1: 15, 2: 9, 3: 15}
+    with collector_of([make_rank(rank, host="node1") for rank in range(4)], tmp_path, signals=signals) as service:
+        said, asked = run_bot(service, tmp_path)
+    assert asked == ""
+    assert said.startswith(
+        "PAGE Died: first rank 2 was killed by signal 9 (SIGKILL); ranks 0-1,3 were ended by signal 15"
+    )
+    assert "ask Slurm how the job and its steps ended" in said
 
 
 def test_page_lists_the_tools_and_their_bound() -> None:

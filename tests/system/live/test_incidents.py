@@ -210,14 +210,18 @@ def test_job_that_is_killed_as_a_whole_is_an_incident(services: Services, beside
             os.kill(pid, signal.SIGKILL)
         found = services.until(job, lambda _: True)
     assert (found["kind"], found["cause"], found["job_ended"], culprits(found)) == ("rank_exited", "signal", True, [])
-    assert "ranks 0-3 killed by signal 9; when last seen, rank" in found["headline"]
+    assert found["died"] and found["headline"].startswith("Died: ranks 0-3 were killed by signal 9 (SIGKILL); ")
     (kept,) = found["diagnoses"]
     diagnosis = services.get(f"/v1/diagnoses/{kept}")
+    assert (diagnosis["verdict"], diagnosis["findings"][0]["ended"]) == ("died", "0-3")
     last = [each for each in diagnosis["findings"][0]["evidence"] if each["kind"] == "sequence"]
     assert {rank for each in last for rank in unfold(each["ranks"])} == {0, 1, 2, 3}
     assert all("all_reduce #" in each["text"] for each in last)
     time.sleep(10.0)
     assert services.get(f"/v1/incidents/{found['id']}")["state"] == "opened"
+    for kind in ("jobs", "watched-jobs"):
+        states = {each.get("name", each.get("job")): each["state"] for each in services.get(f"/v1/{kind}")["jobs"]}
+        assert states[job.name] == "died", kind
 
 
 def test_diagnosis_is_kept_before_the_jobs_own_timeout_ends_it(services: Services, beside: int, tmp_path: Path) -> None:

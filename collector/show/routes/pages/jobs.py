@@ -10,7 +10,7 @@ from collector.keep.database import StoreTrouble
 from collector.show.routes.common import JobName, ServiceDependency
 from collector.show.routes.pages.frame import PageRoute, page
 from collector.show.routes.rights import SightDependency
-from shared.answer.incidents import JobState, WatchedJob
+from shared.answer.incidents import OVER_STATES, JobState, WatchedJob
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -23,7 +23,7 @@ async def show_jobs(request: Request, service: ServiceDependency, sight: SightDe
     jobs = summarise_jobs(lists)
     watched = () if service.watcher is None else sight.watched(service.watcher.watched())
     states = {each.job: each for each in watched}
-    over = {each.job for each in watched if each.state is JobState.ENDED} | states.keys() - {job.name for job in jobs}
+    over = {each.job for each in watched if each.state in OVER_STATES} | states.keys() - {job.name for job in jobs}
     try:
         latest = await service.async_store.ask(service.store.list, limit=200, seen_by=sight.access)
         incidents = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)

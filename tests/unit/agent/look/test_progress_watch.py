@@ -108,6 +108,33 @@ def test_rank_that_was_reaped_is_remembered() -> None:
     assert exited.signal == (9 if KERNEL_KEEPS_EXITS else None)
 
 
+FAILS = """
+import os, sys
+os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 2)
+print('ready', flush=True)
+sys.stdin.readline()
+raise ValueError('no such shard, token=ghp_0123456789abcdefghijABCDEFGHIJ012345')
+"""
+
+
+@pytest.mark.skipif(not KERNEL_KEEPS_EXITS, reason="needs Linux 6.15, which keeps exit codes")
+def test_what_a_rank_died_of_is_told_from_its_own_log(tmp_path: Path) -> None:
+    """Written a moment before it was gone, to a file that has no name any more; its secrets are not told."""
+    one, log = node(), tmp_path / "rank0.log"
+    command = (sys.executable, "-c", FAILS, str(log))
+    with running(command=command, env=rank_environment(0, port=29417), stdin=-1) as process:
+        until(lambda: own(one.find(Deadline(10)), 29417), lambda ranks: ranks == [0])
+        log.unlink()
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        process.wait(30)
+        exited = until(lambda: exited_of(one, process.pid), lambda e: e is not None)
+    assert exited is not None and exited.exit_code == 1
+    assert exited.last_failure is not None and exited.last_failure.rank == 0
+    assert exited.last_failure.text.startswith("ValueError: no such shard") and "ghp_" not in str(exited)
+
+
 def tree_with(root: Path, pids: dict[int, int], *, attempt: int = 0, start: int = 0) -> None:
     """Put ranks of the job `night` into a tree: pid by rank."""
     for rank, pid in pids.items():

@@ -278,7 +278,7 @@ def test_job_that_ended_badly_as_a_whole_is_looked_at_once() -> None:
     one.tell(digest([], exited=gone), after=5.0)
     assert one.asked(after=3.0) == "rank 3 has ended badly, and the job with it"
     assert one.answer(well()) is None
-    assert one.asked(after=31.0) == "" and one.state is JobState.ENDED
+    assert one.asked(after=31.0) == "" and one.state is JobState.DIED
     fine = Watching()
     fine.tell(digest([1.0] * 4))
     fine.tell(digest([], exited=(ExitedRank(rank=3, exit_code=0),)), after=5.0)
@@ -290,17 +290,16 @@ def test_job_that_ended_badly_as_a_whole_is_looked_at_once() -> None:
     assert taken_along.asked(after=3.0) == "rank 2 has ended badly, and the job with it"
 
 
-def dead(*, found: bool = True) -> Diagnosis:
-    """A diagnosis of a job that has ended; `found`: not as jobs do."""
-    finding = Finding(kind=Kind.RANK_EXITED, cause=Cause.SIGNAL, certainty=Certainty.PROVEN, victims="0-3")
+def dead(cause: Cause = Cause.SIGNAL) -> Diagnosis:
+    """A diagnosis of a job that died."""
+    finding = Finding(kind=Kind.RANK_EXITED, cause=cause, certainty=Certainty.PROVEN, ended="0-3")
     return Diagnosis(
         id="dead",
         job="demo",
         user="1000",
-        verdict=Verdict.NOT_HUNG,
-        state="finished",
-        headline="Not hung: it has ended: ranks 0-3 killed by signal 9; when last seen, …",
-        findings=(finding,) if found else (),
+        verdict=Verdict.DIED,
+        headline="Died: ranks 0-3 were killed by signal 9; when last seen, …",
+        findings=(finding,),
     )
 
 
@@ -319,9 +318,9 @@ def test_incident_of_a_job_that_was_killed_stands() -> None:
     assert alarm is not None and alarm.diagnoses == ("dead",) and alarm.incident.job_ended
     assert (alarm.incident.kind, alarm.incident.culprits) == (Kind.RANK_EXITED, ())
     assert alarm.incident.died
-    assert alarm.incident.headline == "Ended: ranks 0-3 killed by signal 9; when last seen, …"
+    assert alarm.incident.headline == "Died: ranks 0-3 were killed by signal 9; when last seen, …"
     one.detector.opened(DEMO, "i1", one.now, job_ended=True)
-    assert one.over(after=60.0) == "" and one.asked() == "" and one.state is JobState.ENDED
+    assert one.over(after=60.0) == "" and one.asked() == "" and one.state is JobState.DIED
     one.tell(digest([1.0] * 4), after=1.0)
     assert one.over() == "the job runs again"
     late = Watching()
@@ -362,16 +361,37 @@ def test_job_that_timed_out_after_it_was_found_hung_once() -> None:
     one = stood()
     assert one.asked() and one.answer(hung()) is None
     killed(one, exit_code=1)
-    alarm = one.answer(dead(found=False))
-    assert alarm is not None and alarm.incident.kind is Kind.RANK_NOT_JOINED
+    alarm = one.answer(dead(Cause.UNKNOWN))
+    assert alarm is not None and alarm.incident.kind is Kind.RANK_NOT_JOINED and not alarm.incident.died
     ended = stood()
     assert ended.asked() and ended.answer(hung()) is None
     killed(ended, signal=15)
-    assert ended.answer(dead(found=False)) is None
+    assert ended.answer(dead(Cause.CANCELLED)) is None and ended.state is not JobState.FINISHED
     failed = Watching()
     failed.tell(digest([1.0] * 4))
     killed(failed, exit_code=1)
-    assert failed.answer(dead(found=False)) is None
+    alarm = failed.answer(dead(Cause.UNKNOWN))
+    assert alarm is not None and alarm.incident.died
+
+
+@pytest.mark.parametrize(
+    ("exits", "state"),
+    [
+        ([{"exit_code": 0}] * 4, JobState.FINISHED),
+        ([{"exit_code": 0}] * 3, JobState.ENDED),
+        ([{"exit_code": 0}] * 3 + [{}], JobState.ENDED),
+        ([{"exit_code": 0}] * 3 + [{"signal": 15}], JobState.DIED),
+        ([{"exit_code": 3}], JobState.DIED),
+    ],
+)
+def test_state_of_a_job_that_is_over(exits: list[dict[str, int]], state: JobState) -> None:
+    """It finished where each rank is known to have; and died where one is known not to have."""
+    one = Watching()
+    one.tell(digest([1.0] * 4))
+    one.tell(digest([], exited=tuple(ExitedRank(rank=rank, **how) for rank, how in enumerate(exits))), after=5.0)
+    one.tell(digest([], exited=tuple(ExitedRank(rank=rank, **how) for rank, how in enumerate(exits))), after=30.0)
+    one.over(after=6.0)
+    assert one.state is state
 
 
 def test_open_incident_of_a_job_that_dies_keeps_how() -> None:

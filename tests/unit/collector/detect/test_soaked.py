@@ -38,4 +38,7 @@ def test_job_that_is_killed_says_what_its_ranks_did_last(seed: int) -> None:
     job = killed(seed)
     ((_, alarm, diagnosis),) = watch(job, until=job.seconds + 60.0).alarms
     assert alarm.incident.job_ended and not alarm.incident.culprits
-    assert "killed by signal 9; when last seen, rank" in diagnosis.headline
+    assert (
+        "were killed by signal 9 (SIGKILL); which of them ended first is not known; when last seen, rank"
+        in diagnosis.headline
+    )

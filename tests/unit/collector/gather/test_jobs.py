@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.gather.jobs import choose_job, concerns, summarise_jobs, unread_by
+from shared.answer.incidents import JobState
 from shared.errors import InvalidInput, NotFound
 from shared.missing import WAITING_LAUNCHERS, Missing, Reason
 from shared.wire.snapshot import Exited, Identity, RankList
@@ -47,7 +48,18 @@ def test_exited_ranks_are_named_unless_they_run_again() -> None:
 def test_job_whose_ranks_have_all_ended_is_still_known() -> None:
     """Nothing runs, but the agent remembers: the job is listed with what exited."""
     (job,) = summarise_jobs([node("n1", exited=(Exited(pid=1, identity=rank(3)),))])
-    assert (job.ranks, job.exited, job.hosts) == ("", "3", ("n1",))
+    assert (job.ranks, job.exited, job.hosts, job.state) == ("", "3", ("n1",), JobState.ENDED)
+
+
+@pytest.mark.parametrize(
+    ("last", "state"),
+    [({"exit_code": 0}, "finished"), ({"exit_code": 1}, "died"), ({"signal": 15}, "died"), ({}, "ended")],
+)
+def test_job_that_is_over_says_how_it_ended(last: dict[str, int], state: str) -> None:
+    """Also where the collector does not watch it; of one that runs its watcher says what it is doing."""
+    gone = tuple(Exited(pid=n, identity=rank(n), **({"exit_code": 0} if n else last)) for n in range(4))
+    assert [job.state for job in summarise_jobs([node("n1", exited=gone)])] == [state]
+    assert [job.state for job in summarise_jobs([node("n1", rank(0), exited=gone[1:])])] == [None]
 
 
 @pytest.mark.parametrize("fields", [{"rank": -1}, {"rank": 2**40}, {"world_size": 2**60}, {"world_size": -5}])

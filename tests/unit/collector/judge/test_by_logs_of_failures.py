@@ -137,8 +137,9 @@ class TestWhatEnded:
         assert (finding.kind, finding.cause) == (Kind.RANK_EXITED, Cause.USER_CODE)
         assert "process 42 on node2 failed: invalid device ordinal" in finding.summary
 
-    def test_torchelastic_tells_the_rank_of_a_signal(self) -> None:
-        table = ["  rank      : 2 (local_rank: 2)", "  exitcode  : -9 (pid: 42)"]
+    @pytest.mark.parametrize("before", [[], ["failed (exitcode: -9) local_rank: 2 (pid: 42) of binary: python"]])
+    def test_torchelastic_tells_the_rank_of_a_signal(self, before: list[str]) -> None:
+        table = [*before, "step 8", "  rank      : 2 (local_rank: 2)", "  exitcode  : -9 (pid: 42)"]
         finding = only(judged_logs({rank: [] for rank in range(4)}, common=table, world_size=4))
         assert (finding.kind, finding.cause, finding.culprit_ranks) == (Kind.RANK_EXITED, Cause.SIGNAL, (2,))
 

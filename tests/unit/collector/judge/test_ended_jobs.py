@@ -4,10 +4,14 @@ import pytest
 
 from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
+from collector.show.text.waits import waits_of
 from shared.answer.diagnosis import Diagnosis
-from shared.answer.words import Cause, Kind, Verdict
+from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.wire.log_events import LogEvent
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
 from shared.wire.trace import LastIssued, Marks
+from tests.build.agents.fake_agents import WORLD, make_rank
+from tests.build.jobs.logged import logs_of
 
 
 def node(*exited: Exited) -> NodeSnapshot:
@@ -21,26 +25,24 @@ def ended(rank: int, *, of: int = 2, attempt: int = 0, job: str = "sim", user: s
     return Exited.model_validate({"pid": 100 + rank, "identity": identity, **how})
 
 
-def test_a_job_of_which_all_ranks_have_exited() -> None:
-    """With their exit codes; no finding, and no advice to look again."""
-    answer = diagnose([node(ended(0, signal=15), ended(1, exit_code=3))], Expected(job="sim"))
-    assert (answer.verdict, answer.state, answer.next_steps) == (Verdict.NOT_HUNG, "finished", ())
-    assert answer.headline == "Not hung: it has ended: rank 0 killed by signal 15; rank 1 exited with code 3."
-    assert answer.coverage.expected == 2
-
-
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("exits", "headline"),
     [
-        ({"exit_code": 0}, "ranks 0-1 exited with code 0"),
-        ({"signal": 9, "oom_killed": True}, "ranks 0-1 OOM-killed"),
-        ({}, "ranks 0-1 exited, and nobody saw how"),
+        ([{"exit_code": 0}] * 2, "Not hung: it has finished: ranks 0-1 exited with code 0."),
+        ([{}] * 2, "Cannot tell: the job has ended, and nobody saw how."),
+        (
+            [{"exit_code": 0}, {}],
+            "Cannot tell: the job has ended, and nobody saw how rank 1 did; rank 0 exited with code 0.",
+        ),
     ],
 )
-def test_how_they_ended(how: dict[str, object], said: str) -> None:
-    """Ranks that ended alike are told together."""
-    answer = diagnose([node(ended(0, **how), ended(1, **how))], Expected(job="sim"))
-    assert said in answer.headline
+def test_job_that_finished_or_of_which_nobody_saw_how_it_ended(exits: list[dict[str, object]], headline: str) -> None:
+    """What is not known to have gone well is not said to have; where to read on is no further look."""
+    answer = of_dead(*(ended(rank, **how) for rank, how in enumerate(exits)))
+    assert (answer.headline, answer.findings) == (headline, ())
+    finished = answer.verdict is Verdict.NOT_HUNG
+    assert answer.state == ("finished" if finished else "ended") and bool(answer.next_steps) is not finished
+    assert answer.coverage.expected == 2
 
 
 def test_only_the_newest_attempt_counts() -> None:
@@ -52,8 +54,9 @@ def test_only_the_newest_attempt_counts() -> None:
 @pytest.mark.parametrize("more", [(), (ended(1, job="other"),), (ended(1, user="1001"),)])
 def test_a_rank_of_which_nobody_knows_leaves_it_open(more: tuple[Exited, ...]) -> None:
     """It may run where nobody looked."""
-    answer = diagnose([node(ended(0, exit_code=0), *more)], Expected(job="sim", user="0"))
-    assert answer.verdict is Verdict.CANNOT_TELL
+    answer = diagnose([node(ended(0, signal=9), *more)], Expected(job="sim", user="0"))
+    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+    assert answer.headline == "Cannot tell: rank 0 was killed by signal 9 (SIGKILL); of rank 1 nobody knows."
 
 
 DIED = 1_000
@@ -84,16 +87,13 @@ def test_what_each_rank_of_a_killed_job_did_last() -> None:
     answer = of_dead(*waiting, ended(2, of=4, signal=9, **marks(16, 16)))
     (finding,) = answer.findings
     assert answer.headline == (
-        "Not hung: it has ended: ranks 0-3 killed by signal 9; when last seen, ranks 0-1,3 were in all_reduce #17, "
-        "rank 2 was done with all_reduce #16 of group default_pg."
+        "Died: ranks 0-3 were killed by signal 9 (SIGKILL); which of them ended first is not known; when last seen, "
+        "ranks 0-1,3 were in all_reduce #17, rank 2 was done with all_reduce #16 of group default_pg; "
+        "they had stood in it for 900 s before that"
     )
-    assert (answer.verdict, answer.state, finding.kind, finding.cause) == (
-        Verdict.NOT_HUNG,
-        "finished",
-        Kind.RANK_EXITED,
-        Cause.SIGNAL,
-    )
-    assert finding.culprits == () and finding.victims == "0-3"
+    assert (answer.verdict, answer.state) == (Verdict.DIED, None)
+    assert (finding.kind, finding.cause) == (Kind.RANK_EXITED, Cause.SIGNAL)
+    assert (finding.culprits, finding.victims, finding.ended) == ((), "", "0-3")
     assert finding.group is not None and (finding.group.name, finding.sequence) == ("0", 17)
     assert finding.lasted_seconds == DIED - 100.0
     assert {each.ranks for each in finding.evidence} == {"0-3", "0", "1", "2", "3"}
@@ -103,44 +103,93 @@ def test_ranks_whose_memory_told_nothing() -> None:
     """That they were killed is told all the same; of sends nobody knows a number."""
     answer = of_dead(ended(0, signal=9, **marks(None, None, group="pp")), ended(1, signal=6))
     assert answer.headline == (
-        "Not hung: it has ended: rank 0 killed by signal 9; rank 1 killed by signal 6; "
-        "when last seen, rank 0 was at send of group pp."
+        "Died: first rank 0 was killed by signal 9 (SIGKILL); rank 1 was killed by signal 6 (SIGABRT); "
+        "when last seen, rank 0 was at send of group pp"
     )
 
 
 @pytest.mark.parametrize(
-    ("how", "accused"),
+    ("how", "accused", "sure"),
     [
-        ({"signal": 9, "oom_killed": True}, (0,)),
-        ({"signal": 11}, (0,)),
-        ({"signal": 9}, (0,)),
-        ({"signal": 6}, ()),
+        ({"signal": 9, "oom_killed": True}, (0,), Certainty.SUPPORTED),
+        ({"signal": 11}, (0,), Certainty.SUPPORTED),
+        ({"signal": 9}, (0,), Certainty.SUPPORTED),
+        ({"exit_code": 3}, (0,), Certainty.SUSPECTED),
+        ({"signal": 6, **marks(17, 17)}, (0,), Certainty.SUSPECTED),
+        ({"signal": 6, **marks(17, 16)}, (), Certainty.PROVEN),
+        ({"signal": 6}, (), Certainty.PROVEN),
+        ({"exit_code": 1}, (), Certainty.PROVEN),
+        ({"exit_code": 143}, (1,), Certainty.SUSPECTED),
+        ({}, (1,), Certainty.SUSPECTED),
     ],
 )
-def test_rank_that_died_before_the_others(how: dict[str, object], accused: tuple[int, ...]) -> None:
-    """Named where the others ended otherwise; an abort may be a watchdog's."""
+def test_rank_that_ended_before_the_others(how: dict[str, object], accused: tuple[int, ...], sure: Certainty) -> None:
+    """Named where it ended in its own way; who loses it exits with 1, and a watchdog aborts who has waited."""
     (finding,) = of_dead(ended(0, of=3, **how), ended(1, of=3, exit_code=1), ended(2, of=3, signal=15)).findings
-    assert finding.culprit_ranks == accused
+    assert (finding.culprit_ranks, finding.certainty) == (accused, sure)
+    assert finding.victims == "" and waits_of(finding) == []
+
+
+def at(seconds: int) -> dict[str, object]:
+    return {"gone_by_ns": seconds * 10**9}
 
 
 @pytest.mark.parametrize(
-    "exits",
+    ("exits", "cause"),
     [
-        [{"signal": 15}, {"signal": 15}],
-        [{"signal": 2}, {"exit_code": 1}],
-        [{"exit_code": 1}, {"exit_code": 1}],
-        [{"exit_code": 1, **marks(17, 17)}, {"exit_code": 1, **marks(17, 17)}],
-        [{"exit_code": 1, **marks(17, 16, since=DIED - 10)}, {"exit_code": 1, **marks(17, 16)}],
-        [{"exit_code": 0, **marks(17, 16)}, {"exit_code": 0, **marks(17, 16)}],
-        [{"signal": 15, "gone_by_ns": 100 * 10**9}, {"signal": 9, "gone_by_ns": 130 * 10**9}],
+        ([{"signal": 15}, {"signal": 15}], Cause.CANCELLED),
+        ([{"exit_code": 0}, {"signal": 15}], Cause.CANCELLED),
+        ([{"exit_code": 130}, {"signal": 2}], Cause.CANCELLED),
+        ([{"signal": 15, **at(100)}, {"signal": 9, **at(130)}], Cause.CANCELLED),
+        ([{"signal": 15, **at(100)}, {"exit_code": 1, **at(130)}], Cause.UNKNOWN),
+        ([{"signal": 15}, {}], Cause.UNKNOWN),
+        ([{"exit_code": 1}, {"exit_code": 1}], Cause.UNKNOWN),
+        ([{"exit_code": 1, **marks(17, 16)}, {"signal": 15}], Cause.UNKNOWN),
+        ([{"exit_code": 1, **marks(17, 16)}, {"exit_code": 1, **marks(17, 16)}], Cause.UNKNOWN),
     ],
 )
-def test_job_that_was_ended_or_failed_as_jobs_do(exits: list[dict[str, object]]) -> None:
-    """Somebody ended it, or its launcher has said what was wrong: there is no finding."""
-    assert of_dead(*(ended(rank, **how) for rank, how in enumerate(exits))).findings == ()
+def test_job_of_which_nobody_is_known_to_have_ended_first(exits: list[dict[str, object]], cause: Cause) -> None:
+    """It was cancelled, or all failed alike, or who failed had waited for another: nobody is named."""
+    answer = of_dead(*(ended(rank, **how) for rank, how in enumerate(exits)))
+    (finding,) = answer.findings
+    assert (answer.verdict, finding.culprits, finding.cause) == (Verdict.DIED, (), cause)
 
 
-def test_job_that_timed_out_in_an_operation() -> None:
-    """Gloo's ranks raise, and exit with a code; they had waited for long."""
-    (finding,) = of_dead(*(ended(rank, exit_code=1, **marks(17, 16)) for rank in (0, 1))).findings
-    assert (finding.culprits, finding.lasted_seconds) == ((), 900.0)
+def test_job_of_slurm_is_asked_of_slurm() -> None:
+    """Whose step was cancelled it knows best."""
+    looks = [node(*(ended(rank, job="slurm-4242", signal=15) for rank in range(2)))]
+    (finding,) = diagnose(looks, Expected(job="slurm-4242")).findings
+    assert "sacct -j 4242 " in (finding.next_steps[0].command or "")
+
+
+def failed_of(line: str, rank: int) -> LogEvent:
+    """What a rank logged of an exception."""
+    return logs_of(["Traceback (most recent call last):", line], rank=rank).events[-1]
+
+
+def test_exception_that_a_rank_logged_before_it_ended() -> None:
+    """Its agent has read it; not that of who has lost its peer, nor one that a killed rank had got over."""
+    lost = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer"
+    said = ["ValueError: loss is nan at step 3" if rank == 1 else lost for rank in range(4)]
+    exits = [ended(rank, of=4, exit_code=1, last_failure=failed_of(line, rank)) for rank, line in enumerate(said)]
+    answer = of_dead(*exits)
+    (finding,) = answer.findings
+    assert (finding.culprit_ranks, finding.cause, finding.certainty) == ((1,), Cause.EXCEPTION, Certainty.SUPPORTED)
+    assert answer.headline.startswith("Died: first rank 1 exited with code 1: ValueError: loss is nan at step 3; ")
+    assert finding.next_steps[0].text == "read the traceback at the end of train.log"
+    killed = ended(2, of=4, signal=9, last_failure=failed_of("KeyError: 'step'", 2))
+    (finding,) = of_dead(*exits[:1], ended(1, of=4, signal=15), killed, *exits[3:]).findings
+    assert (finding.culprit_ranks, finding.cause) == ((2,), Cause.SIGNAL) and "KeyError" not in finding.summary
+
+
+def test_exception_that_was_seen_in_an_earlier_look() -> None:
+    """Where the agent could not keep the log open."""
+    lines = ["Traceback (most recent call last):", "ValueError: loss is nan at step 3"]
+    made = [make_rank(rank, job="sim", host="node1") for rank in range(WORLD)]
+    seen = {"looked_at_ns": 10**17}
+    live = [one.model_copy(update=seen) for one in made]
+    live[1] = live[1].model_copy(update={"logs": logs_of(lines, rank=1)})
+    gone = (Exited(pid=one.identity.pid or 0, identity=one.identity, exit_code=1) for one in live)
+    first = NodeSnapshot(host="node1", taken_at_ns=10**17, ranks=tuple(live))
+    (finding,) = diagnose([first, node(*gone)], Expected(job="sim")).findings
+    assert (finding.culprit_ranks, finding.cause) == ((1,), Cause.EXCEPTION)

@@ -233,7 +233,7 @@ def test_what_is_told_of_a_change(tmp_path: Path) -> None:
 
 def test_job_that_died_as_a_whole_is_not_said_to_hang() -> None:
     """It was not found hung; what of it is over is said as of every other."""
-    dead = incident("demo").model_copy(update={"headline": "Ended: ranks 0-3 killed by signal 9", "died": True})
+    dead = incident("demo").model_copy(update={"headline": "Died: ranks 0-3 were killed by signal 9", "died": True})
     said = {}
     for kind in (IncidentChangeKind.OPENED, IncidentChangeKind.REOPENED, IncidentChangeKind.RESOLVED):
         event = IncidentEvent(id=7, at=AT, kind=kind, incident=dead)
@@ -241,7 +241,7 @@ def test_job_that_died_as_a_whole_is_not_said_to_hang() -> None:
         said[kind] = notice.summary.partition(" (")[0]
         assert "ung" not in notice.title
     assert list(said.values()) == [
-        f"{word}: demo: ranks 0-3 killed by signal 9" for word in ("Ended", "Ended again", "Resolved")
+        f"{word}: demo: ranks 0-3 were killed by signal 9" for word in ("Died", "Died again", "Resolved")
     ]
 
 

@@ -1,0 +1,148 @@
+"""Who ended first in a job that died, and why, by how all of its ranks ended.
+
+1. Ended first has who was OOM-killed, crashed, was killed or failed by itself, where most ranks ended otherwise: in
+   this order, for launchers and lost connections end the others in the weaker ways. Nobody is named for a signal that
+   came to most of them. A rank that had stood in one operation before it failed or aborted had waited for somebody,
+   and its watchdog or its timeout ended it.
+2. Who was asked to end (SIGTERM, SIGINT) is ended by a launcher, a scheduler or a person, and so is who was killed some
+   time after others were asked. If all were, the job was cancelled.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from collector.align.roster import RankView
+from collector.align.thresholds import ENDED_WAITING_SECONDS, LINGERS_SECONDS, is_majority
+from collector.judge.certainty import Support
+from collector.judge.logs.own_failures import is_own_failure
+from collector.judge.report.evidence import last_issued
+from shared.answer.words import Cause
+from shared.wire.endings import asked_to_end
+from shared.wire.log_events import EventKind, LogEvent
+from shared.wire.snapshot import Exited
+from shared.wire.trace import LastIssued
+
+_SIGABRT, _SIGKILL = 6, 9
+_CRASHES = frozenset({4, 7, 8, 11})
+"""SIGILL, SIGBUS, SIGFPE, SIGSEGV, which nobody sends: the process itself is at fault."""
+_FAILURES = frozenset({EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY, EventKind.DEVICE_ERROR})
+
+
+@dataclass(frozen=True)
+class Endings:
+    """How each rank ended, as far as somebody saw it."""
+
+    of: Mapping[int, Exited]
+    failures: Mapping[int, LogEvent]
+    """What ranks logged of a failure of their own before they exited with an error."""
+
+    @cached_property
+    def first(self) -> tuple[int, ...]:
+        """Who ended before the others and made them end, where that is told; else nobody."""
+        ended = self.of.items()
+        failed = [rank for rank, exited in ended if _failed(exited)]
+        found = (
+            [rank for rank, exited in ended if exited.oom_killed]
+            or [rank for rank, exited in ended if exited.signal in _CRASHES]
+            or [rank for rank, exited in ended if exited.signal == _SIGKILL and not self._lingered(exited)]
+            or [rank for rank in failed if rank in self.failures]
+            or self._failed_alone(failed)
+        )
+        found = [rank for rank in found if not self._lingered(self.of[rank])]
+        if is_majority(len(found), len(self.of)) and len(self.of) > 1:
+            return ()
+        return tuple(rank for rank in found if not _had_waited(self.of[rank]))
+
+    @cached_property
+    def cancelled(self) -> tuple[int, ...]:
+        """Who was ended by a launcher, a scheduler or a person."""
+        return tuple(
+            rank
+            for rank, exited in self.of.items()
+            if asked_to_end(exited) or (exited.signal == _SIGKILL and self._lingered(exited))
+        )
+
+    @cached_property
+    def is_cancelled(self) -> bool:
+        """Was the job ended as a whole? Some ranks may have come to their end before that."""
+        cancelled = set(self.cancelled)
+        return all(rank in cancelled or exited.exit_code == 0 for rank, exited in self.of.items())
+
+    @property
+    def support(self) -> Support:
+        """What shows who ended first."""
+        if not self.first:
+            return Support.PROCESS
+        unexplained = [rank for rank in self.first if _failed(self.of[rank]) and rank not in self.failures]
+        return Support.EXIT_CODE if unexplained else Support.ENDINGS
+
+    @property
+    def cause(self) -> Cause:
+        """Why who ended first did, or all where nobody is known to have been the first."""
+        told = [self.of[rank] for rank in self.first or self.of]
+        if any(exited.oom_killed for exited in told):
+            return Cause.OOM
+        if self.first and all(rank in self.failures for rank in self.first):
+            kinds = {self.failures[rank].kind for rank in self.first}
+            return Cause.OOM if EventKind.OUT_OF_MEMORY in kinds else Cause.EXCEPTION
+        if not self.first and self.is_cancelled:
+            return Cause.CANCELLED
+        killed = any(exited.signal and not asked_to_end(exited) for exited in told)
+        return Cause.SIGNAL if killed else Cause.UNKNOWN
+
+    def _failed_alone(self, failed: Sequence[int]) -> list[int]:
+        """Return the one that failed alone, or in its own way: who loses a peer raises an exception, and exits with 1.
+
+        An abort tells nothing where it is not known for how long the rank had waited: a watchdog aborts a victim.
+        """
+        of_their_own = [rank for rank in failed if self.of[rank].exit_code != 1] or failed
+        told = [rank for rank in of_their_own if self.of[rank].signal is None or last_issued(self.of[rank]) is not None]
+        return told if len(of_their_own) == 1 else []
+
+    def _lingered(self, exited: Exited) -> bool:
+        """Did it end only some time after others had been asked to, as who does not heed `scancel` does?"""
+        return self._asked_ns is not None and (exited.gone_by_ns or 0) - self._asked_ns >= LINGERS_SECONDS * 1e9
+
+    @cached_property
+    def _asked_ns(self) -> int | None:
+        return min((e.gone_by_ns for e in self.of.values() if e.gone_by_ns and asked_to_end(e)), default=None)
+
+
+def endings_of(views: Iterable[RankView]) -> Endings:
+    """Return how ranks ended that are gone, and what they had logged of it."""
+    ended = {view.rank: view.exited or Exited(pid=0) for view in views}
+    failures = {view.rank: _failure(view, ended[view.rank]) for view in views}
+    return Endings(ended, {rank: line for rank, line in failures.items() if line is not None})
+
+
+def _failure(view: RankView, exited: Exited) -> LogEvent | None:
+    """Return the last failure that a rank logged before it exited with an error.
+
+    None where that is an echo of another's: it had lost its peers, or waited in vain.
+    """
+    logged = (event for event in reversed(view.logged) if event.kind in _FAILURES)
+    last = exited.last_failure or next(logged, None)
+    return last if last is not None and _failed(exited) and is_own_failure(last) else None
+
+
+def _failed(exited: Exited) -> bool:
+    return exited.signal == _SIGABRT or bool(exited.exit_code and not asked_to_end(exited))
+
+
+def _had_waited(exited: Exited) -> bool:
+    """Did it fail after it had stood in one operation for long, as who gives up waiting for somebody does?"""
+    stood = stood_seconds([exited])
+    return _failed(exited) and stood is not None and stood >= ENDED_WAITING_SECONDS
+
+
+def stood_seconds(ended: Iterable[Exited]) -> float | None:
+    """Return for how long those left in an operation had stood in it, at least; None: none was."""
+    lasts = ((exited.gone_by_ns, last_issued(exited)) for exited in ended)
+    stood = (max(0.0, (gone_ns - last.since_ns) / 1e9) for gone_ns, last in lasts if gone_ns and last and was_in(last))
+    return min(stood, default=None)
+
+
+def was_in(mark: LastIssued) -> bool:
+    """Was it in the operation still? Where completions are not told, nobody knows."""
+    return mark.sequence is not None and mark.completed is not None and mark.completed < mark.sequence
