@@ -41,6 +41,10 @@ SPARE_SWITCHES = 2
 """Wakes beyond that rate that a short interval may hold: our own look causes one or two."""
 BUSY_BYTES = 65_536
 """Bytes read and written between two beats above which a rank is at work, though it may sleep in every look."""
+SOME_BYTES = 4_096
+"""The same of a rank that is in a read or a write, or waits for a reply: a slow download, and no keep-alive."""
+LEAST_CPU_SECONDS = 0.03
+"""CPU time below which a share of it means nothing: clocks tick a hundred times a second."""
 FROZEN_GAPS = 2.0
 """How many times its longest usual gap a job must have stood still before frozen ranks mean a hang."""
 FROZEN_SECONDS = 5.0
@@ -49,6 +53,15 @@ BUSY_GAPS = 10.0
 """As `FROZEN_GAPS`, where the rank waited for is at work, or where healthy ranks are for a while, too."""
 BUSY_SECONDS = 60.0
 """As `FROZEN_SECONDS`, there: a checkpoint or a compilation takes as long in a healthy job."""
+
+HELD_UP_SECONDS = 600.0
+"""How long a rank that demonstrably works may keep others waiting before it is called hung: most checkpoints,
+compilations and preparations of data are done by then …"""
+HELD_UP_GAPS = 30.0
+"""… and how many times the longest pause that is known of the job: who always pauses for a minute may need half an
+hour for once …"""
+TIMEOUT_NEAR = 0.9
+"""… but from this share of the job's own timeout on in any case, for then the job is lost anyway."""
 
 # A job of which no rank is left.
 

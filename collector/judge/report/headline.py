@@ -9,7 +9,7 @@ from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
-from shared.answer.words import HAS_ENDED, Verdict
+from shared.answer.words import HAS_ENDED, Kind, Verdict
 from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Exited
@@ -59,8 +59,8 @@ def headline_of(reading: Interpretation, observations: Observations) -> str:
         first = reading.findings[0]
         more = len(reading.findings) - 1
         also = "" if not more else f" (and {counted(more, 'more finding')})"
-        prefix = "Hung: " if reading.verdict is Verdict.HUNG else "Slow: "
-        return f"{prefix}{first.summary}{also}"
+        slow = "Held up" if first.kind is Kind.HELD_UP else "Slow"
+        return f"{'Hung' if reading.verdict is Verdict.HUNG else slow}: {first.summary}{also}"
     if reading.verdict is Verdict.NOT_HUNG:
         return f"Not hung: {reading.reason}."
     if reading.waited_for:
