@@ -54,6 +54,8 @@ BUSY_GAPS = 10.0
 BUSY_SECONDS = 60.0
 """As `FROZEN_SECONDS`, there: a checkpoint or a compilation takes as long in a healthy job."""
 
+MOMENT_SECONDS = 2.0
+"""A sleep of which no more is left is part of a loop, whose other work shows between two looks."""
 HELD_UP_SECONDS = 600.0
 """How long a rank that demonstrably works may keep others waiting before it is called hung: most checkpoints,
 compilations and preparations of data are done by then …"""

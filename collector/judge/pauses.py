@@ -11,7 +11,7 @@ Of a live job, in this order:
 6. Who is at what takes minutes in a healthy job, such as an evaluation on one rank: as long as that takes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion, written_after
@@ -30,6 +30,7 @@ from shared.answer.words import Kind, Verdict
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import RankSnapshot
+from shared.wire.stacks import Stacks
 
 
 def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation | None:
@@ -157,15 +158,20 @@ def _is_starting(fault: Fault) -> bool:
 
 def _stall(fault: Fault, observations: Observations) -> float:
     if _is_starting(fault):
-        ages = [_age(look) for view in observations.roster.present() for look in view.looks[-1:]]
-        return min((age for age in ages if age is not None), default=observations.motion.seconds)
+        newest = [look for view in observations.roster.present() for look in view.looks[-1:]]
+        ages = [age for look in newest for age in _ages(look)]
+        return min(ages, default=observations.motion.seconds)
     return observations.stall(fault.victims)
 
 
-def _age(look: RankSnapshot) -> float | None:
-    """Seconds since the rank's process began: a job that starts has waited no longer than its youngest rank."""
-    begun = look.identity.started_at
-    return None if begun is None or look.looked_at_ns is None else max(0.0, look.looked_at_ns / 1e9 - begun)
+def _ages(look: RankSnapshot) -> Iterator[float]:
+    """Seconds since the rank's process began, and those that it has started: a job that starts has waited no longer
+    than its youngest rank, and whom rank 0 starts itself becomes one once it has imported.
+    """
+    children = (child.process.started_at for child in look.children if isinstance(child.stacks, Stacks))
+    for begun in (look.identity.started_at, *children):
+        if begun is not None and look.looked_at_ns is not None:
+            yield max(0.0, look.looked_at_ns / 1e9 - begun)
 
 
 _NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})

@@ -18,15 +18,24 @@ _STREAMS = frozenset({0, 1, 2})
 
 
 def of_bytes(
-    a: RankSnapshot, b: RankSnapshot, activity: Activity, counters: Between, ranks_addresses: frozenset[str]
+    a: RankSnapshot,
+    b: RankSnapshot,
+    activity: Activity,
+    counters: Between,
+    ranks_addresses: frozenset[str],
+    *,
+    plainly: bool = False,
 ) -> Iterator[Work]:
-    """Iterate over what a rank reads, writes, sends and receives: by descriptor where that tells, else in all."""
+    """Iterate over what a rank reads, writes, sends and receives: by descriptor where that tells, else in all.
+
+    `plainly`: only where a descriptor tells.
+    """
     syscall = syscall_of(b)
     found: list[Work] = []
     if isinstance(a.fds, Fds) and isinstance(b.fds, Fds):
         found += _files(a.fds, b.fds, counters.seconds)
         found += _connections(a.fds, b.fds, syscall, activity, ranks_addresses, counters.seconds)
-    yield from found or _in_all(counters, syscall)
+    yield from found or (() if plainly else _in_all(counters, syscall))
 
 
 def syscall_of(look: RankSnapshot) -> Syscall | None:

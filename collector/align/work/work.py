@@ -5,7 +5,8 @@ Between two looks at it:
 1. Who is stopped or traced, or waits for other ranks or its device, does no work, whatever it burns meanwhile: Gloo,
    NCCL and CUDA poll. Nor does who polls a lock file.
 2. Who sleeps does what comes after the sleep. A retry does so soon, `sleep(86400)` does not: whoever asks decides by
-   the time that is left. Nothing else counts for it, for it comes to nothing before the sleep is over.
+   the time that is left. Nothing else counts for it, for it comes to nothing before the sleep is over; but where that
+   is a moment, as in a loop that writes or asks.
 3. What a child does is the rank's work where it waits for a child, or for anything in its own process.
 4. Bytes of a file that it has open, of a connection or of a pipe; not those of its own log, nor of connections to the
    store or to other ranks.
@@ -19,7 +20,7 @@ from itertools import pairwise
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, place
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
-from collector.align.thresholds import BUSY_BYTES
+from collector.align.thresholds import BUSY_BYTES, MOMENT_SECONDS
 from collector.align.work.beats import Between, between, between_of_child
 from collector.align.work.carried import of_bytes, syscall_of
 from collector.align.work.values import Work
@@ -41,16 +42,26 @@ def works_of(view: RankView, activity: Activity, ranks_addresses: frozenset[str]
     if not _may_work(view, activity):
         return ()
     asleep = _asleep(view, activity)
-    if asleep is not None:
+    if asleep is not None and asleep.amount > MOMENT_SECONDS:
         return (asleep,)
+    moment = () if asleep is None else (asleep,)
     for a, b in reversed(tuple(pairwise(view.looks))):
         counters = between(a.process, b.process)
         if counters is not None:
-            within = _waits_within(activity, syscall_of(b))
+            within = bool(moment) or _waits_within(activity, syscall_of(b))
             found = [*(_children(a, b, counters) if within else ())]
-            found += of_bytes(a, b, activity, counters, ranks_addresses)
+            found += of_bytes(a, b, activity, counters, ranks_addresses, plainly=bool(found))
             found += _cpu(view, activity, counters, within=within)
-            return tuple(found)
+            return (*found, *moment)
+    return moment
+
+
+def works_of_children(view: RankView) -> tuple[Work, ...]:
+    """Return what the processes work at that a rank has started, whatever it does itself: they may become ranks."""
+    for a, b in reversed(tuple(pairwise(view.looks))):
+        counters = between(a.process, b.process)
+        if counters is not None:
+            return tuple(_children(a, b, counters))
     return ()
 
 
@@ -70,7 +81,8 @@ def _asleep(view: RankView, activity: Activity) -> Work | None:
     if left is None or view.apart is not None:
         return None
     where = _at(activity)
-    what = f"sleeps for {seconds_in_words(left)} more{where and f' at {where}'}"
+    sleeps = f"sleeps for {seconds_in_words(left)} more" if left > MOMENT_SECONDS else "sleeps for moments"
+    what = f"{sleeps}{where and f' at {where}'}"
     return Work(Means.SLEEP, what, where, 0.0, left)
 
 

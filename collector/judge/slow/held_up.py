@@ -19,6 +19,7 @@ from collector.align.observations import Observations
 from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.align.thresholds import HELD_UP_GAPS, HELD_UP_SECONDS, TIMEOUT_NEAR
 from collector.align.work.values import Work
+from collector.align.work.work import works_of_children
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import WorkEvidence
 from shared.answer.words import Certainty, Kind, Means
@@ -77,6 +78,9 @@ def at_work(fault: Fault, observations: Observations, due: Due, stall: float) ->
     if fault.kind not in _KINDS or fault.mismatch is not None or fault.lock is not None:
         return {}
     suspects = suspects_of(fault, observations)
+    if not suspects and fault.kind is Kind.STARTUP_INCOMPLETE:
+        begun = {rank: works_of_children(observations.roster.ranks[rank]) for rank in fault.victims}
+        return {rank: works for rank, works in begun.items() if works}
     works = {rank: _in_time(observations.works(rank), due.seconds - stall) for rank in suspects}
     return works if works and all(works.values()) else {}
 
@@ -97,7 +101,10 @@ def held_up(
 ) -> Fault:
     """Return what is to be said of those who work: not that they hang, but that the others wait."""
     inside = "" if fault.op is None else f" in {fault.op}{'' if fault.sequence is None else f' #{fault.sequence}'}"
-    waited = f"{ranks_with(fault.victims, 'has', 'have')} waited for {ranks_in_words(works)}{inside}"
+    waited = f"{ranks_with(fault.victims, 'has', 'have')} waited for {ranks_in_words(works)}{inside} for"
+    starting = fault.kind is Kind.STARTUP_INCOMPLETE
+    if starting:
+        waited = f"the job is starting: {ranks_with(fault.victims, 'waits', 'wait')} in rendezvous, for at most"
     one = either(tuple(works), "it hangs", "they hang")
     sure = f"that the others wait is certain, not that {one}: {either(tuple(works), 'it', 'they')} would be called hung"
     left = seconds_in_words(due.seconds - stall)
@@ -115,7 +122,7 @@ def held_up(
     return replace(
         fault,
         kind=Kind.HELD_UP,
-        said=f"{waited} for {seconds_in_words(stall)}, and {_doing(works)}",
+        said=f"{waited} {seconds_in_words(stall)}, and {_doing(works, named=starting)}",
         evidence=(*evidence, *fault.evidence),
         remarks=(remark, *fault.remarks),
     )
@@ -125,8 +132,9 @@ def _over(work: Work) -> str:
     return f", over {work.seconds:.1f} s" if work.seconds else ""
 
 
-def _doing(works: dict[int, tuple[Work, ...]]) -> str:
-    if len(works) == 1:
+def _doing(works: dict[int, tuple[Work, ...]], *, named: bool = False) -> str:
+    """Say who does what; `named`: by number also where there is but one."""
+    if len(works) == 1 and not named:
         return f"it {_told(*works.values())}"
     some = list(works.items())[:_MOST_RANKS_TOLD]
     more = f"; {len(works) - len(some)} more are at work, too" if len(works) > len(some) else ""
@@ -134,7 +142,7 @@ def _doing(works: dict[int, tuple[Work, ...]]) -> str:
 
 
 def _told(works: Sequence[Work]) -> str:
-    return " and ".join(work.what for work in works[:_MOST_TOLD])
+    return ", and ".join(work.what for work in works[:_MOST_TOLD])
 
 
 def suspected_if_at_work(fault: Fault, observations: Observations) -> Fault:
