@@ -86,7 +86,8 @@ def _since(finding: Finding) -> list[Line]:
     if finding.since is None:
         return []
     lasted = "" if finding.lasted_seconds is None else f", for {_duration(finding.lasted_seconds)}"
-    return [line(f"{printable(finding.since, most=40)}{lasted}")]
+    later = "" if finding.hung_from is None else f"; called hung from {printable(finding.hung_from, most=40)} on"
+    return [line(f"{printable(finding.since, most=40)}{lasted}{later}")]
 
 
 def _duration(seconds: float) -> str:

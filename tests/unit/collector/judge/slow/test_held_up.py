@@ -1,6 +1,6 @@
 """Who demonstrably works while others wait holds them up; it is called hung late, and then suspected at most."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -76,7 +76,7 @@ def test_the_answer_says_since_when_with_what_and_until_when() -> None:
     assert "once the others have waited for 10 minutes" in finding.remarks[0]
 
 
-def _between(looks: list[NodeSnapshot], first: dict[str, object], last: dict[str, object]) -> list[NodeSnapshot]:
+def _between(looks: list[NodeSnapshot], first: Mapping[str, object], last: Mapping[str, object]) -> list[NodeSnapshot]:
     """Change what the first look shows of rank 2, and what the last one does."""
     return [*with_rank(looks[:1], 2, **first), *with_rank(looks[1:], 2, **last)]
 
