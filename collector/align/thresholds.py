@@ -41,6 +41,9 @@ SPARE_SWITCHES = 2
 """Wakes beyond that rate that a short interval may hold: our own look causes one or two."""
 BUSY_BYTES = 65_536
 """Bytes read and written between two beats above which a rank is at work, though it may sleep in every look."""
+OTHERS_CPU_SHARE = 0.1
+"""The same of children and of other threads, where nothing shows that the rank waits for these: monitors use a few per
+cent."""
 SOME_BYTES = 4_096
 """The same of a rank that is in a read or a write, or waits for a reply: a slow download, and no keep-alive."""
 LEAST_CPU_SECONDS = 0.03

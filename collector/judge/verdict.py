@@ -71,7 +71,7 @@ from collector.judge.report.findings import finding_of, sampled_finding, straggl
 from collector.judge.report.headline import Interpretation, headline_of
 from collector.judge.report.know_more import steps_to_know_more
 from collector.judge.report.summaries import settled_in_words, waiting_for
-from collector.judge.slow.held_up import suspected_if_at_work
+from collector.judge.slow.held_up import fair_to_workers
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
@@ -159,7 +159,7 @@ def _read(observations: Observations) -> Interpretation:
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_next, default=None)
     if first is not None and not due:
         return first
-    sure = [suspected_if_at_work(tempered(fault, observations), observations) for fault in due]  # H
+    sure = [fair_to_workers(tempered(fault, observations), observations) for fault in due]  # H
     told = [with_descriptors(with_nodes(fault, observations), observations) for fault in sure]
     findings = tuple(finding_of(fault, observations) for fault in told)
     return Interpretation(

@@ -38,9 +38,9 @@ class Between:
         logged = max(0, (second.log_bytes or 0) - (first.log_bytes or 0))
         return max(0, second.io_bytes - first.io_bytes - logged)
 
-    def is_much(self, cpu: float) -> bool:
+    def is_much(self, cpu: float, least: float = BUSY_CPU_SHARE) -> bool:
         """Is so much CPU time, in seconds a second, work rather than an occasional poll?"""
-        return cpu > BUSY_CPU_SHARE and cpu * self.seconds > LEAST_CPU_SECONDS
+        return cpu > least and cpu * self.seconds > LEAST_CPU_SECONDS
 
     def _per_second(self, before: float | None, after: float | None) -> float:
         return 0.0 if before is None or after is None else max(0.0, after - before) / self.seconds

@@ -20,7 +20,7 @@ from itertools import pairwise
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, place
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
-from collector.align.thresholds import BUSY_BYTES, MOMENT_SECONDS
+from collector.align.thresholds import BUSY_BYTES, BUSY_CPU_SHARE, MOMENT_SECONDS, OTHERS_CPU_SHARE
 from collector.align.work.beats import Between, between, between_of_child
 from collector.align.work.carried import of_bytes, syscall_of
 from collector.align.work.values import Work
@@ -29,8 +29,9 @@ from shared.units import bytes_in_words, seconds_in_words
 from shared.wire.snapshot import Process, RankSnapshot, Syscall
 from shared.wire.stacks import Stacks
 
-_WITHIN = frozenset({"futex", "running", "wait4", "waitid"})
-"""System calls in which a thread waits for nothing beyond its own process and its children, or runs."""
+_WITHIN = frozenset({"futex", "running"})
+"""System calls in which a thread waits for nothing beyond its own process, or runs."""
+_WAITS_FOR_CHILD = frozenset({"wait4", "waitid"})
 _MOST_THREADS = 64
 
 
@@ -49,7 +50,8 @@ def works_of(view: RankView, activity: Activity, ranks_addresses: frozenset[str]
         counters = between(a.process, b.process)
         if counters is not None:
             within = bool(moment) or _waits_within(activity, syscall_of(b))
-            found = [*(_children(a, b, counters) if within else ())]
+            least = BUSY_CPU_SHARE if _waits_for_child(activity, syscall_of(b)) else OTHERS_CPU_SHARE
+            found = [*(_children(a, b, counters, least) if within else ())]
             found += of_bytes(a, b, activity, counters, ranks_addresses, plainly=bool(found))
             found += _cpu(view, activity, counters, within=within)
             return (*found, *moment)
@@ -61,7 +63,7 @@ def works_of_children(view: RankView) -> tuple[Work, ...]:
     for a, b in reversed(tuple(pairwise(view.looks))):
         counters = between(a.process, b.process)
         if counters is not None:
-            return tuple(_children(a, b, counters))
+            return tuple(_children(a, b, counters, BUSY_CPU_SHARE))
     return ()
 
 
@@ -94,17 +96,23 @@ def _at(activity: Activity) -> str:
 
 def _waits_within(activity: Activity, syscall: Syscall | None) -> bool:
     """Does it wait for something in its own process, or for a child, such as the one that writes into its pipe?"""
-    if activity.waits_on & {WaitsOn.CHILD, WaitsOn.OWN_THREAD} or activity.cause is Cause.DATALOADER:
+    inside = syscall is None or syscall.name in _WITHIN or WaitsOn.OWN_THREAD in activity.waits_on
+    return inside or _waits_for_child(activity, syscall)
+
+
+def _waits_for_child(activity: Activity, syscall: Syscall | None) -> bool:
+    """Does it wait for a child, such as the one that writes into its pipe?"""
+    if WaitsOn.CHILD in activity.waits_on or activity.cause is Cause.DATALOADER:
         return True
-    return syscall is None or syscall.name in _WITHIN or (syscall.target or "").startswith("pipe:")
+    return syscall is not None and (syscall.name in _WAITS_FOR_CHILD or (syscall.target or "").startswith("pipe:"))
 
 
-def _children(a: RankSnapshot, b: RankSnapshot, counters: Between) -> Iterator[Work]:
+def _children(a: RankSnapshot, b: RankSnapshot, counters: Between, least: float) -> Iterator[Work]:
     """Rule 3. A child that has ended since, as compilers do, is found with who waited for it."""
     later = {child.process.pid: child.process for child in b.children}
     both = [(child.process, between_of_child(child.process, later.get(child.process.pid))) for child in a.children]
     told = [(process, beats) for process, beats in both if beats is not None]
-    at_work = [(beats.cpu, process) for process, beats in told if beats.is_much(beats.cpu)]
+    at_work = [(beats.cpu, process) for process, beats in told if beats.is_much(beats.cpu, least)]
     if at_work:
         most = max(at_work, key=lambda each: (each[0], -each[1].pid))[1]
         share, who = sum(cpu for cpu, _ in at_work), _named(most)
@@ -121,7 +129,7 @@ def _children(a: RankSnapshot, b: RankSnapshot, counters: Between) -> Iterator[W
             what = f"waits for its child {who}, which reads and writes {bytes_in_words(rate)}/s"
             yield Work(Means.CHILD, what, who, beats.seconds, rate)
             return
-    if counters.is_much(counters.children_cpu):
+    if counters.is_much(counters.children_cpu, least):
         what = f"waits for processes that it starts, which use {counters.children_cpu:.0%} of a CPU"
         yield Work(Means.CHILD, what, "", counters.seconds, counters.children_cpu)
 
@@ -139,9 +147,11 @@ def _cpu(view: RankView, activity: Activity, counters: Between, *, within: bool)
         yield Work(Means.CPU, f"uses {main:.0%} of a CPU{on}{where and f' at {where}'}", where, counters.seconds, main)
         return
     others = counters.cpu - main
-    seen = _other_threads(view) if within and counters.is_much(others) else []
+    if not within or not counters.is_much(others, OTHERS_CPU_SHARE):
+        return
+    seen = _other_threads(view)
     at_work = [thread for thread in seen if not thread.waits_for_ranks]
-    if at_work or (not seen and within and counters.is_much(others)):
+    if at_work or not seen:
         where = _at(at_work[0]) if at_work else ""
         what = f"waits for a thread of its own{where and f' at {where}'}; its threads use {others:.0%} of a CPU"
         yield Work(Means.CPU, what, where, counters.seconds, others)

@@ -145,10 +145,21 @@ def _told(works: Sequence[Work]) -> str:
     return ", and ".join(work.what for work in works[:_MOST_TOLD])
 
 
-def suspected_if_at_work(fault: Fault, observations: Observations) -> Fault:
-    """Who works, or retries, after all that time may still be no hang: it is suspected, and the work is told."""
-    works = at_work(fault, observations, when_due(fault, observations, None), 0.0)
+def fair_to_workers(fault: Fault, observations: Observations) -> Fault:
+    """Who works, or retries, after all that time may still be no hang: it is suspected at most, and the work is told.
+
+    Of several that are waited for, who works is not to blame while others stand still.
+    """
+    if fault.kind not in _KINDS or fault.mismatch is not None or fault.lock is not None:
+        return fault
+    most = when_due(fault, observations, None).seconds
+    works = {
+        rank: told for rank in suspects_of(fault, observations) if (told := _in_time(observations.works(rank), most))
+    }
     if not works:
         return fault
-    told = f"{ranks_with(works, 'was', 'were')} seen at work: {_doing(works)}"
-    return replace(fault, certainty=Certainty.SUSPECTED, remarks=(told, *fault.remarks))
+    remarks = (f"{ranks_with(works, 'was', 'were')} seen at work: {_doing(works)}", *fault.remarks)
+    still = tuple(rank for rank in fault.culprits if rank not in works)
+    if still:
+        return replace(fault, culprits=still, remarks=remarks)
+    return replace(fault, certainty=Certainty.SUSPECTED, remarks=remarks)
