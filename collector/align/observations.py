@@ -13,7 +13,7 @@ from collector.align.roster import Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
-from collector.align.work.values import Work
+from collector.align.work.values import Ends, Work
 from collector.align.work.work import works_of
 from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KernelEvent
@@ -51,13 +51,14 @@ class Observations:
     def works(self, rank: int) -> tuple[Work, ...]:
         """Return what a rank was seen at work with, most telling first; empty: with nothing, or it waits for others."""
         activity = self.activities.get(rank)
-        return () if activity is None else works_of(self.roster.ranks[rank], activity, self._addresses)
+        return () if activity is None else works_of(self.roster.ranks[rank], activity, self._connections)
 
     @cached_property
-    def _addresses(self) -> frozenset[str]:
-        """Where sockets of the job's ranks end, as far as somebody looked."""
+    def _connections(self) -> frozenset[Ends]:
+        """The ends of all connections of the job's ranks, as far as somebody looked."""
         newest = (view.looks[-1].fds for view in self.roster.present() if view.looks)
-        return frozenset(socket.local for fds in newest if isinstance(fds, Fds) for socket in fds.sockets)
+        every = (socket for fds in newest if isinstance(fds, Fds) for socket in fds.sockets)
+        return frozenset((socket.local, socket.remote) for socket in every)
 
     @property
     def usual_pause(self) -> float | None:

@@ -33,6 +33,7 @@ class Support(StrEnum):
     ABSENCE = "absence from all nodes that were asked"
     SILENCE = "silence"
     SILENT_NODE = "the silence of a node whose ranks are known"
+    AT_WORK = "the time for which it has worked"
     ELIMINATION = "elimination"
     TIE = "a tie"
     RECORD = "flight records"
@@ -57,6 +58,7 @@ _TABLE: Mapping[tuple[Kind | None, Support], tuple[Certainty, str]] = {
     (None, Support.SILENCE): (Certainty.SUSPECTED, "where most are silent, or once, the way to them may be at fault"),
     (None, Support.SILENT_NODE): (Certainty.SUPPORTED, "others wait, and its node is silent: what it does is not seen"),
     (None, Support.ELIMINATION): (Certainty.SUSPECTED, "it is only not where the others are, and may be elsewhere"),
+    (None, Support.AT_WORK): (Certainty.SUSPECTED, "who works may come yet, however long it takes"),
     (None, Support.TIE): (Certainty.SUSPECTED, "nothing sets one side apart"),
     (None, Support.RECORD): (Certainty.PROVEN, "all whom it concerns have recorded it"),
     (None, Support.PART_OF_RECORD): (Certainty.SUPPORTED, "members or an order are inferred, or some are silent"),

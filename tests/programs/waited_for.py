@@ -1,7 +1,8 @@
 """One rank does what WAITED_FOR names while the others wait in the world's all_reduce: some of it ends, some never."""
 
+import concurrent.futures
 import gzip
-import http.server
+import multiprocessing
 import os
 import pickle
 import signal
@@ -13,6 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from typing import NoReturn
 
 import rig
 
@@ -48,43 +50,30 @@ def write_file() -> None:
                 file.seek(0)
 
 
-class _Slow(http.server.BaseHTTPRequestHandler):
-    """Sends 20 kB/s."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "1000000000")
-        self.end_headers()
-        while True:
-            self.wfile.write(b"x" * 10_000)
-            time.sleep(0.5)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def download() -> None:
     """Read a file of a gigabyte from a slow server."""
-    script = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import waited_for; waited_for.serve()"
-    server = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    port = int(server.stdout.readline())
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/weights", timeout=60) as reply:
-        while reply.read(1 << 20):
-            pass
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        if os.fork() == 0:
+            serve_slowly(listening)
+        with urllib.request.urlopen(f"http://127.0.0.1:{listening.getsockname()[1]}/weights", timeout=60) as reply:
+            while reply.read(1 << 20):
+                pass
 
 
-def serve() -> None:
-    """Be the server."""
-    with http.server.HTTPServer(("127.0.0.1", 0), _Slow) as server:
-        print(server.server_port, flush=True)
-        server.serve_forever()
+def serve_slowly(listening: socket.socket) -> NoReturn:
+    """Send 20 kB/s to the first who asks."""
+    signal.alarm(rig.LIFETIME_SECONDS)
+    client, _ = listening.accept()
+    client.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+    while True:
+        client.sendall(b"x" * 10_000)
+        time.sleep(0.5)
 
 
 def compress_in_child() -> None:
     """Have gzip compress what does not end."""
-    zeros = open("/dev/urandom", "rb")
-    subprocess.run(["gzip", "-9"], stdin=zeros, stdout=subprocess.DEVNULL, check=True)
+    with open("/dev/urandom", "rb") as noise:
+        subprocess.run(["gzip", "-9"], stdin=noise, stdout=subprocess.DEVNULL, check=True)
 
 
 def unpickle() -> None:
@@ -97,7 +86,7 @@ def unpickle() -> None:
 def spin() -> None:
     """Loop on one line that calls nothing."""
     while True:
-        pass  # noqa: E701
+        pass
 
 
 def sleep_a_day() -> None:
@@ -151,11 +140,34 @@ def compress_here() -> None:
         gzip.compress(data)
 
 
+def unpack_shell() -> None:
+    """Have a shell start one short-lived compressor after the other."""
+    subprocess.run(["sh", "-c", "while :; do head -c 3000000 /dev/urandom | gzip -9 > /dev/null; done"], check=False)
+
+
+def map_in_pool() -> None:
+    """Have a pool of processes do it, as `datasets` with `num_proc` does."""
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.map(count, [1 << 33] * 2)
+
+
+def count(most: int) -> int:
+    """Count."""
+    return sum(1 for _ in range(most))
+
+
+def tokenize_in_thread() -> None:
+    """Have a thread do it, and wait for that."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(tokenize).result()
+
+
 WAYS: dict[str, Callable[[], None]] = {
     way.__name__: way
     for way in (
         back_off, tokenize, write_file, download, compress_in_child, unpickle, spin, sleep_a_day,
         wait_for_stopped_child, receive_nothing, poll_file, wait_on_event, read_slow_pipe, compress_here,
+        unpack_shell, map_in_pool, tokenize_in_thread,
     )
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from collector.align.stacks.activity import Activity
 from collector.align.thresholds import BUSY_BYTES, SOME_BYTES
 from collector.align.work.beats import Between
-from collector.align.work.values import Work
+from collector.align.work.values import Ends, Work
 from shared.answer.words import Cause, Means
 from shared.units import bytes_in_words
 from shared.wire.snapshot import Fds, Process, RankSnapshot, Socket, Syscall
@@ -22,7 +22,7 @@ def of_bytes(
     b: RankSnapshot,
     activity: Activity,
     counters: Between,
-    ranks_addresses: frozenset[str],
+    connections: frozenset[Ends],
     *,
     plainly: bool = False,
 ) -> Iterator[Work]:
@@ -34,7 +34,7 @@ def of_bytes(
     found: list[Work] = []
     if isinstance(a.fds, Fds) and isinstance(b.fds, Fds):
         found += _files(a.fds, b.fds, counters.seconds)
-        found += _connections(a.fds, b.fds, syscall, activity, ranks_addresses, counters.seconds)
+        found += _connections(a.fds, b.fds, syscall, activity, connections, counters.seconds)
     yield from found or (() if plainly else _in_all(counters, syscall))
 
 
@@ -60,7 +60,7 @@ def _files(a: Fds, b: Fds, seconds: float) -> Iterator[Work]:
 
 
 def _connections(
-    a: Fds, b: Fds, syscall: Syscall | None, activity: Activity, ranks_addresses: frozenset[str], seconds: float
+    a: Fds, b: Fds, syscall: Syscall | None, activity: Activity, connections: frozenset[Ends], seconds: float
 ) -> Iterator[Work]:
     """A few bytes are enough on the one that it reads, and while it waits for any; on others it must be much."""
     awaits = activity.cause is Cause.NETWORK or (syscall is not None and syscall.name in _AWAITS_ANY)
@@ -68,7 +68,7 @@ def _connections(
     found = []
     for socket in b.sockets:
         before = earlier.get(_ends(socket))
-        if before is None or socket.remote in ranks_addresses:
+        if before is None or (socket.remote, socket.local) in connections:
             continue
         is_read = syscall is not None and syscall.fd == socket.fd
         least = 0 if is_read else SOME_BYTES if awaits else BUSY_BYTES

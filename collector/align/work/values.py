@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from shared.answer.words import Means
 
+Ends = tuple[str, str]
+"""Of one socket: its own address, and whom it is connected to."""
+
 
 @dataclass(frozen=True)
 class Work:

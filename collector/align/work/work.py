@@ -19,11 +19,11 @@ from itertools import pairwise
 
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, place
-from collector.align.stacks.tables.row_types import Doing, WaitsOn
+from collector.align.stacks.tables.row_types import Doing, Told, WaitsOn
 from collector.align.thresholds import BUSY_BYTES, BUSY_CPU_SHARE, MOMENT_SECONDS, OTHERS_CPU_SHARE
 from collector.align.work.beats import Between, between, between_of_child
 from collector.align.work.carried import of_bytes, syscall_of
-from collector.align.work.values import Work
+from collector.align.work.values import Ends, Work
 from shared.answer.words import Cause, Means
 from shared.units import bytes_in_words, seconds_in_words
 from shared.wire.snapshot import Process, RankSnapshot, Syscall
@@ -35,10 +35,10 @@ _WAITS_FOR_CHILD = frozenset({"wait4", "waitid"})
 _MOST_THREADS = 64
 
 
-def works_of(view: RankView, activity: Activity, ranks_addresses: frozenset[str] = frozenset()) -> tuple[Work, ...]:
+def works_of(view: RankView, activity: Activity, connections: frozenset[Ends] = frozenset()) -> tuple[Work, ...]:
     """Return what a rank was seen at work with, most telling first; empty: it was not.
 
-    `ranks_addresses`: where sockets of the job's ranks end, as far as that is known.
+    `connections`: those of the job's ranks, as far as they are known.
     """
     if not _may_work(view, activity):
         return ()
@@ -52,7 +52,7 @@ def works_of(view: RankView, activity: Activity, ranks_addresses: frozenset[str]
             within = bool(moment) or _waits_within(activity, syscall_of(b))
             least = BUSY_CPU_SHARE if _waits_for_child(activity, syscall_of(b)) else OTHERS_CPU_SHARE
             found = [*(_children(a, b, counters, least) if within else ())]
-            found += of_bytes(a, b, activity, counters, ranks_addresses, plainly=bool(found))
+            found += of_bytes(a, b, activity, counters, connections, plainly=bool(found))
             found += _cpu(view, activity, counters, within=within)
             return (*found, *moment)
     return moment
@@ -158,12 +158,17 @@ def _cpu(view: RankView, activity: Activity, counters: Between, *, within: bool)
 
 
 def _other_threads(view: RankView) -> list[Activity]:
-    """Return what other threads of Python are at that were on a CPU when they were read; native ones are not seen."""
+    """Return what other threads of Python are at that were on a CPU when they were read, else those in user code.
+
+    Native ones are not seen.
+    """
     stacks = view.stacks
     if stacks is None:
         return []
-    running = [thread for thread in stacks.threads if thread is not stacks.main and thread.active]
-    return [activity_of_thread(stacks, thread) for thread in running[:_MOST_THREADS]]
+    others = [thread for thread in stacks.threads if thread is not stacks.main][:_MOST_THREADS]
+    running = [activity_of_thread(stacks, thread) for thread in others if thread.active]
+    seen = (activity_of_thread(stacks, thread) for thread in others)
+    return running or [thread for thread in seen if thread.told is Told.IN_USER_CODE]
 
 
 def calls_nothing(view: RankView, activity: Activity) -> bool:

@@ -20,9 +20,10 @@ from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.align.thresholds import HELD_UP_GAPS, HELD_UP_SECONDS, TIMEOUT_NEAR
 from collector.align.work.values import Work
 from collector.align.work.work import works_of_children
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import WorkEvidence
-from shared.answer.words import Certainty, Kind, Means
+from shared.answer.words import Kind, Means
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.units import seconds_in_words
@@ -162,4 +163,4 @@ def fair_to_workers(fault: Fault, observations: Observations) -> Fault:
     still = tuple(rank for rank in fault.culprits if rank not in works)
     if still:
         return replace(fault, culprits=still, remarks=remarks)
-    return replace(fault, certainty=Certainty.SUSPECTED, remarks=remarks)
+    return replace(fault, certainty=how_sure(fault.kind, Support.AT_WORK), remarks=remarks)

@@ -284,9 +284,9 @@ def test_a_hang_that_is_clear_needs_no_further_look() -> None:
     assert further_looks(live_looks(stuck_on_two(), ASLEEP), Expected()).pauses == ()
 
 
-def test_a_rank_that_writes_is_at_work_though_it_sleeps_in_every_look() -> None:
-    writing = ASLEEP | {2: Seen(frames=(USER,), bytes_per_second=10_000_000)}
-    early = live_looks(stuck_on_two(), writing, after_seconds=4.0)
+def test_a_rank_where_healthy_ranks_are_for_a_while_is_looked_at_again() -> None:
+    receiving = ASLEEP | {2: Seen(frames=(USER, RECV_INTO))}
+    early = live_looks(stuck_on_two(), receiving, after_seconds=4.0)
     assert diagnose(early, Expected()).verdict is Verdict.CANNOT_TELL
     further = further_looks(early, Expected())
     assert further.pauses == (10.0,), "so that it ends early where the job moves again"
