@@ -218,7 +218,9 @@ class Service:
         if leases is None:
             return NOBODY_WATCHES
         few = run.asked and self.watcher is not None and job is not None and not self.inventory.pods
-        return WatchedAgents(leases.live(), self.watcher.reported(job) if few and self.watcher and job else None)
+        if self.watcher is None or not job:
+            return WatchedAgents(leases.live())
+        return WatchedAgents(leases.live(), self.watcher.reported(job) if few else None, self.watcher.usual_pause(job))
 
     async def _keep(self, made: Sweep, run: Run) -> Diagnosis:
         """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""

@@ -94,6 +94,11 @@ class Watcher:
         watch = self.detector.find(job)
         return None if watch is None else reported_by(watch.view, watch.user, self._clock())
 
+    def usual_pause(self, job: str) -> float | None:
+        """Return how long jobs of that name usually pause, in seconds; None: nothing was learnt."""
+        watch = self.detector.find(job)
+        return None if watch is None else watch.pauses.usual
+
     async def step(self) -> None:
         """Do what is due. Looks go on in tasks of their own."""
         now = self._clock()

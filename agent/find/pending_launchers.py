@@ -30,6 +30,10 @@ _WORD = re.compile(
 )
 
 
+# --nnodes=2      --nnodes 1:4      --num_machines 2
+_NODES = re.compile(r"--(?:nnodes|num_machines)[= ](\S+)")
+
+
 def waiting_launchers(listing: Listing, lister: Lister) -> Iterator[tuple[int, Missing]]:
     """Iterate over such launchers, with their process ids."""
     parents = {stat.parent_pid for stat in listing.stats.values() if stat.state not in "ZX"}
@@ -77,8 +81,11 @@ def _words(arguments: Sequence[str]) -> Iterator[str]:
 
 def _missing(stat: Stat, age: float, words: str) -> Missing:
     met = f" ({words})" if words else ""
-    detail = (
-        f"the launcher with pid {stat.pid} has run for {age:.0f} s and has started no rank{met}: usually it waits in "
-        "rendezvous for nodes that have not arrived"
-    )
+    nodes = _NODES.search(words)
+    if nodes is None or nodes[1] in ("1", "1:1"):
+        used = f"{stat.cpu_seconds:.0f} s of CPU time"
+        why = f"it waits for no other node, and may still be importing: it has used {used}"
+    else:
+        why = "usually it waits in rendezvous for nodes that have not arrived"
+    detail = f"the launcher with pid {stat.pid} has run for {age:.0f} s and has started no rank{met}: {why}"
     return Missing(source=WAITING_LAUNCHERS, reason=Reason.NOT_FOUND, detail=detail)

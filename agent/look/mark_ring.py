@@ -96,7 +96,11 @@ class MarkRing:
         if self._read_at is None:
             return None
         latest = sorted(self._places.values(), key=lambda place: place.mark.issued_ns, reverse=True)
-        return Marks(read_at_ns=int(self._read_at * 1e9), groups=tuple(map(_told_of, latest)))
+        return Marks(
+            read_at_ns=int(self._read_at * 1e9),
+            groups=tuple(map(_told_of, latest)),
+            longest_pause_seconds=self.longest_pause,
+        )
 
 
 def _is_ahead(mark: GroupMark, known: GroupMark) -> bool:

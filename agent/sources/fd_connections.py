@@ -8,6 +8,7 @@ from agent.errors import Gone
 from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import name_of
 from agent.proc.socket_tables import SocketEntry, Sockets
+from agent.proc.tcp_counters import bytes_carried
 from agent.sources.look_context import LookContext
 from shared.errors import NotPermitted
 from shared.wire.snapshot import Holder, Socket
@@ -15,6 +16,8 @@ from shared.wire.snapshot import Holder, Socket
 _MOST_HOLDERS = 4
 _MOST_OTHER_ENDS = 64
 """Sockets of a rank whose other end is looked for: each costs a lookup, and a server may have thousands."""
+_MOST_ASKED = 128
+"""Sockets that are asked how much they have carried: a few microseconds each."""
 _INODE = re.compile(r"socket:\[(\d{1,20})\]")
 
 Held = tuple[int, str]
@@ -31,6 +34,7 @@ def sockets_of(context: LookContext, rank: Rank, held: Sequence[Held]) -> tuple[
     except (Gone, NotPermitted):
         return tuple(Socket(fd=fd, kind="other") for fd, _ in held)
     found: list[Socket] = []
+    carried = bytes_carried(pid, [fd for fd, _ in held[:_MOST_ASKED]]) if context.procfs.is_real else {}
     for fd, target in held:
         match = _INODE.fullmatch(target)
         inode = int(match[1]) if match is not None else 0
@@ -40,7 +44,9 @@ def sockets_of(context: LookContext, rank: Rank, held: Sequence[Held]) -> tuple[
             continue
         ends = _other_end(context, table, inode, entry) if len(found) < _MOST_OTHER_ENDS else ()
         store = leads_to_store(entry, environment.get("MASTER_ADDR", ""), environment.get("MASTER_PORT", ""))
-        found.append(Socket(fd=fd, **entry._asdict(), to_store=store, other_end=ends))
+        sent, received = carried.get(fd, (None, None)) if entry.kind.startswith("tcp") else (None, None)
+        told = {**entry._asdict(), "sent_bytes": sent, "received_bytes": received}
+        found.append(Socket(fd=fd, **told, to_store=store, other_end=ends))
     return tuple(found)
 
 

@@ -29,7 +29,7 @@ _MOST_FILES = 64
 _MOST_NOTABLE = 32
 _NAMELESS = ("/dev/shm/", "/dev/zero", "/SYSV", "/tmp/#", "/anon_hugepage")
 """Shared memory and files of O_TMPFILE look deleted from the beginning."""
-_INFO = re.compile(r"^(flags|mnt_id):\s*(\d+)$", re.MULTILINE)
+_INFO = re.compile(r"^(pos|flags|mnt_id):\s*(\d+)$", re.MULTILINE)
 _ANONYMOUS = re.compile(r"anon_inode:\[?([\w-]+)\]?")
 _LOCK_HELD = re.compile(r"^lock:\s", re.MULTILINE)
 _DELETED = " (deleted)"
@@ -49,6 +49,7 @@ class Descriptor(NamedTuple):
     mount: Mount | None = None
     locked: bool = False
     locks: tuple[FileLock, ...] = ()
+    position: int = 0
 
     @property
     def file_system(self) -> str | None:
@@ -67,6 +68,7 @@ class FdsSource:
         pid = rank.stat.pid
         numbers = context.procfs.fds(pid)
         found = list(_described(context, pid, numbers))
+        plain = [d for d in found if d.kind == "file"][:_MOST_FILES]
         files = Counter(d.file_system for d in found if d.kind == "file" and d.file_system is not None)
         devices = sorted({d.target for d in found if d.kind == "device"})
         fds = Fds(
@@ -77,7 +79,9 @@ class FdsSource:
             pipes=_pipes(context, pid, found),
             devices=tuple(devices[:_MOST_SHOWN]),
             files_by_file_system=dict(files.most_common()),
-            files={d.fd: redact(d.target) for d in [d for d in found if d.kind == "file"][:_MOST_FILES]},
+            files={d.fd: redact(d.target) for d in plain},
+            positions={d.fd: d.position for d in plain},
+            writable=frozenset(d.fd for d in plain if d.flags & os.O_ACCMODE != os.O_RDONLY),
             mounts=_mounts(context, pid, found),
             notable_files=_notable(found),
             full={d.fd: redact(d.target) for d in found} if question.full else None,
@@ -109,7 +113,8 @@ def describe(context: LookContext, pid: int, fd: int) -> Descriptor | None:
     kind = _kind(context.procfs, pid, fd, target, None if mount is None else mount.kind)
     locked = _LOCK_HELD.search(told) is not None
     locks = tuple(parse_locks(told)) if locked else ()
-    return Descriptor(fd, target, kind, int(info.get("flags", "0"), 8), mount, locked, locks)
+    flags, position = int(info.get("flags", "0"), 8), int(info.get("pos", "0"))
+    return Descriptor(fd, target, kind, flags, mount, locked, locks, position)
 
 
 def _kind(procfs: ProcFs, pid: int, fd: int, target: str, mounted: str | None) -> str:

@@ -14,6 +14,7 @@ from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import lock_holders
 from agent.proc.oom_counts import oom_kills
 from agent.proc.procfs import ProcFs, reading
+from agent.proc.sleep_ends import SLEEPS, seconds_left
 from agent.sources.logs.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import take_beat, without_spinners
@@ -54,14 +55,14 @@ class ProcessSource:
             "group_threads": group_threads,
             "untraceable": trace_obstacle(context.procfs, pid),
         }
-        return {"process": with_path(process.model_copy(update=told), context, self._pool, deadline)}
+        return {"process": with_arguments(process.model_copy(update=told), context, self._pool, deadline)}
 
 
-def with_path(process: Process, context: LookContext, pool: ThreadPool, deadline: Deadline) -> Process:
-    """Add the path that a system call works on; not where reading the process's memory takes too long."""
-    if process.syscall is None or path_argument(process.syscall.name) is None:
+def with_arguments(process: Process, context: LookContext, pool: ThreadPool, deadline: Deadline) -> Process:
+    """Add the path that a system call works on, or when it ends; not where the process's memory takes too long."""
+    if process.syscall is None or (path_argument(process.syscall.name) is None and process.syscall.name not in SLEEPS):
         return process
-    read = partial(_path_of_syscall, context, process.pid, process.syscall)
+    read = partial(_arguments_of_syscall, context, process.pid, process.syscall)
     owner = (process.pid, process.started_at)
     found = pool.run({"path": read}, deadline.at_most(_PATH_SECONDS), owner=owner)["path"]
     return process if isinstance(found, Exception) else process.model_copy(update={"syscall": found})
@@ -197,15 +198,19 @@ def _syscall(context: LookContext, pid: int) -> Syscall | None:
     return _with_file(context, pid, name, int(words[argument + 1], 16) & 0xFFFF_FFFF)
 
 
-def _path_of_syscall(context: LookContext, pid: int, syscall: Syscall) -> Syscall:
-    """Read the path that the call's argument points to, if the process is in that call still."""
+def _arguments_of_syscall(context: LookContext, pid: int, syscall: Syscall) -> Syscall:
+    """Read what the call's arguments point to, if the process is in that call still."""
     words = context.procfs.text(pid, "syscall").split()
-    argument = path_argument(syscall.name)
-    if argument is None or len(words) < argument + 2 or not words[0].isdecimal():
+    if not words or not words[0].isdecimal() or syscall_name(int(words[0])) != syscall.name:
         return syscall
-    if syscall_name(int(words[0])) != syscall.name:
+    arguments = [int(word, 16) for word in words[1:7]]
+    at = path_argument(syscall.name)
+    if at is None:
+        left = seconds_left(syscall.name, arguments, partial(_bytes_at, context.procfs, pid))
+        return syscall.model_copy(update={"ends_in_seconds": left})
+    if len(arguments) <= at:
         return syscall
-    path = _string_at(context.procfs, pid, int(words[argument + 1], 16))
+    path = _bytes_at(context.procfs, pid, arguments[at], _LONGEST_PATH).partition(b"\0")[0].decode(errors="replace")
     if not path.startswith("/"):
         path = f"{context.procfs.link(pid, 'cwd')}/{path}" if path else ""
     if not path:
@@ -214,11 +219,11 @@ def _path_of_syscall(context: LookContext, pid: int, syscall: Syscall) -> Syscal
     return syscall.model_copy(update={"target": redact(path), "file_system": kind})
 
 
-def _string_at(procfs: ProcFs, pid: int, address: int) -> str:
+def _bytes_at(procfs: ProcFs, pid: int, address: int, most: int) -> bytes:
     with reading(pid):
         memory = os.open(procfs.path(pid, "mem"), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return os.pread(memory, _LONGEST_PATH, address).partition(b"\0")[0].decode(errors="replace")
+            return os.pread(memory, most, address)
         finally:
             os.close(memory)
 

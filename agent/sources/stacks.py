@@ -13,7 +13,7 @@ from agent.proc.credentials import require_below
 from agent.sources.contended_file import contended_file
 from agent.sources.look_context import LookContext
 from agent.sources.polled_lock import polled_lock
-from agent.sources.process import read_process, with_path
+from agent.sources.process import read_process, with_arguments
 from agent.sources.progress_counters import take_settled_beat
 from agent.sources.source import Answer, LookDepth
 from agent.tools.memory_budget import Memory
@@ -112,7 +112,7 @@ class StacksSource:
             require_below(context.procfs, pid, rank.stat.pid)
         except NotPermitted:
             return process.model_copy(update=_WITHHELD)
-        return with_path(process, context, self._pool, deadline)
+        return with_arguments(process, context, self._pool, deadline)
 
     def _child(self, process: Process, rank: Rank, context: LookContext, deadline: Deadline, chosen: bool) -> Child:
         try:

@@ -41,7 +41,7 @@ Examples:
   unhang diagnose --markdown --output ticket.md
   unhang diagnose --html hang.html                   a page, to open or to attach
 
-Status: 0 not hung, 10 hung or died, 11 slow, 12 cannot tell; 1 failed, 2 usage.""",
+Status: 0 not hung, 10 hung or died, 11 slow or held up, 12 cannot tell; 1 failed, 2 usage.""",
 )
 @job_argument
 @source_options

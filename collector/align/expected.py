@@ -46,6 +46,9 @@ class Expected(Value):
     world_size: int | None = Field(default=None, description="None: taken from what the ranks say.")
     unanswered: tuple[Unanswered, ...] = ()
     nodes_asked: NodesAsked = NodesAsked.UNKNOWN
+    usual_pause_seconds: float | None = Field(
+        default=None, description="How long jobs of this name usually pause, learnt from earlier runs; None: unknown."
+    )
     nodes_without_ranks: int = Field(default=0, description="Nodes that answered in full, and have no rank of the job.")
     told: FoldedRanks = Field(
         default="",

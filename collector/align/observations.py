@@ -13,8 +13,11 @@ from collector.align.roster import Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
+from collector.align.work.values import Ends, Work
+from collector.align.work.work import works_of
 from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KernelEvent
+from shared.wire.snapshot import Fds
 from shared.wire.trace import Trace
 
 NO_FACTS = NodeFacts("")
@@ -33,6 +36,8 @@ class Observations:
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     """What each node's kernel log and GPUs tell, by host."""
     statements: Statements = NOTHING_HEARD
+    learnt_pause: float | None = None
+    """How long jobs of this name usually pause, in seconds, as was learnt from earlier runs; None: nothing was."""
 
     def overwritten(self, ranks: Iterable[int]) -> bool:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""
@@ -42,6 +47,26 @@ class Observations:
         """Has a thread of it moved that runs another rank's call? Such a job need not issue anything for hours."""
         activity = self.activities.get(rank)
         return activity is not None and activity.runs_call and rank in self.motion.woken
+
+    def works(self, rank: int) -> tuple[Work, ...]:
+        """Return what a rank was seen at work with, most telling first; empty: with nothing, or it waits for others."""
+        activity = self.activities.get(rank)
+        return () if activity is None else works_of(self.roster.ranks[rank], activity, self._connections)
+
+    @cached_property
+    def _connections(self) -> frozenset[Ends]:
+        """The ends of all connections of the job's ranks, as far as somebody looked."""
+        newest = (view.looks[-1].fds for view in self.roster.present() if view.looks)
+        every = (socket for fds in newest if isinstance(fds, Fds) for socket in fds.sockets)
+        return frozenset((socket.local, socket.remote) for socket in every)
+
+    @property
+    def usual_pause(self) -> float | None:
+        """The longest pause known of the job, in seconds: by its records, its agents' beats, or earlier runs."""
+        looks = (view.looks[-1] for view in self.roster.present() if view.looks)
+        seen = (look.marks.longest_pause_seconds for look in looks if look.marks is not None)
+        told = (self.motion.usual_gap_seconds, self.learnt_pause, *seen)
+        return max((pause for pause in told if pause is not None), default=None)
 
     def state(self, rank: int) -> WaitState:
         """Return what the rank is to the others; what is no rank of the job is not known."""

@@ -22,6 +22,7 @@ from collector.align.thresholds import (
     FROZEN_GAPS,
     FROZEN_SECONDS,
     IDLE_SWITCHES_PER_SECOND,
+    LEAST_CPU_SECONDS,
     SPARE_SWITCHES,
     WATCH_SECONDS,
 )
@@ -260,7 +261,7 @@ def _used_cpu(first: Beat, second: Beat) -> bool:
     used = second.cpu_seconds - first.cpu_seconds  # of all threads: a main thread may wait for one that works
     if first.children_cpu_seconds is not None and second.children_cpu_seconds is not None:
         used = max(used, second.children_cpu_seconds - first.children_cpu_seconds)  # or for what it has started
-    return used > max(0.03, BUSY_CPU_SHARE * (second.at_ns - first.at_ns) / 1e9)
+    return used > max(LEAST_CPU_SECONDS, BUSY_CPU_SHARE * (second.at_ns - first.at_ns) / 1e9)
 
 
 def _moved_bytes(first: Beat, second: Beat) -> bool:

@@ -41,6 +41,13 @@ SPARE_SWITCHES = 2
 """Wakes beyond that rate that a short interval may hold: our own look causes one or two."""
 BUSY_BYTES = 65_536
 """Bytes read and written between two beats above which a rank is at work, though it may sleep in every look."""
+OTHERS_CPU_SHARE = 0.1
+"""The same of children and of other threads, where nothing shows that the rank waits for these: monitors use a few per
+cent."""
+SOME_BYTES = 4_096
+"""The same of a rank that is in a read or a write, or waits for a reply: a slow download, and no keep-alive."""
+LEAST_CPU_SECONDS = 0.03
+"""CPU time below which a share of it means nothing: clocks tick a hundred times a second."""
 FROZEN_GAPS = 2.0
 """How many times its longest usual gap a job must have stood still before frozen ranks mean a hang."""
 FROZEN_SECONDS = 5.0
@@ -56,6 +63,16 @@ SECOND_DUMP_SECONDS = 10
 """After which a second dump of each rank is worth while: twice `FROZEN_SECONDS`, as nobody takes all at one moment."""
 DUMPS_APART = 2.0
 """How much further apart the dumps of one rank may be than those of another, to be of two looks at all of them."""
+MOMENT_SECONDS = 2.0
+"""A sleep of which no more is left is part of a loop, whose other work shows between two looks."""
+HELD_UP_SECONDS = 600.0
+"""How long a rank that demonstrably works may keep others waiting before it is called hung: most checkpoints,
+compilations and preparations of data are done by then …"""
+HELD_UP_GAPS = 30.0
+"""… and how many times the longest pause that is known of the job: who always pauses for a minute may need half an
+hour for once …"""
+TIMEOUT_NEAR = 0.9
+"""… but from this share of the job's own timeout on in any case, for then the job is lost anyway."""
 
 # A job of which no rank is left.
 

@@ -2,6 +2,7 @@
 
 1. Digests say how far the ranks are (`job_view.py`). A trigger only asks for a diagnosis; it accuses nobody.
 2. A job that is found well, or of which nothing can be told, is asked about again when it has stood twice as long.
+   So is one that a rank holds up which demonstrably works: it is slow, and no alarm before it would be called hung.
 3. A job that is found hung is suspected, and looked at again whether or not anything triggers that. Found hung again
    with the same fingerprint, and not having gone on in between, it is an alarm; unless what its culprit is at work on
    may take longer in a healthy job (`phases.py`). What was seen in part is looked at again soon: more may be seen.
@@ -34,7 +35,7 @@ from collector.detect.limits import (
     UNREACHABLE_SECONDS,
     UNTOLD_SECONDS,
 )
-from collector.detect.phases import held_for, is_seen_in_part, phase_of
+from collector.detect.phases import held_for, hung_in, is_held_up, is_seen_in_part, phase_of
 from collector.detect.triggers import exited, reason_to_look
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
@@ -148,7 +149,8 @@ class JobWatch:
         if diagnosis is None:
             self._next_ask = now + AGAIN_SECONDS
             return None
-        before, self.last, self.phase = self.last, diagnosis, phase_of(diagnosis)
+        before, self.last = self.last, diagnosis
+        self.phase = phase_of(diagnosis, has_begun=self.view.highest > 1)
         unseen = now if self._unseen_since is None else self._unseen_since
         self._unseen_since = unseen if is_seen_in_part(diagnosis) else None
         fault = fault_of(diagnosis)
@@ -172,6 +174,8 @@ class JobWatch:
         again = min(most, max(AGAIN_SECONDS, stood))
         if timeout is not None and stood < timeout * TIMEOUT_SHARE < stood + again:
             again = max(LEAST_BETWEEN_SECONDS, timeout * TIMEOUT_SHARE - stood)
+        if (due := hung_in(diagnosis)) is not None:
+            again = min(again, due + LEAST_BETWEEN_SECONDS)
         self._next_ask = now + again
         self._set_state(now)
 
@@ -330,7 +334,10 @@ class JobWatch:
             return JobState(self.view.end)
         if self._asking or self.suspected is not None:
             return JobState.SUSPECTED
-        if self._still_for(now) >= LEAST_STILL_SECONDS:
+        still = self._still_for(now)
+        if self.last is not None and is_held_up(self.last) and still > now - self._asked_at:
+            return JobState.SLOW
+        if still >= LEAST_STILL_SECONDS:
             return JobState.QUIET
         if self.view.highest < 1 and not any(view.still_since is None for view in self.view.ranks.values()):
             return JobState.STARTING

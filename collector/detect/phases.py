@@ -5,6 +5,7 @@ long as a healthy job takes for it.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.detect.usual_pauses import UsualPauses
@@ -14,7 +15,6 @@ from shared.rank_sets import unfold
 
 _BY_CAUSE = {
     **WORK_BY_CAUSE,
-    Cause.RENDEZVOUS: Phase.FIRST_STEP,
     Cause.FILESYSTEM: Phase.STORAGE,
     Cause.DATALOADER: Phase.STORAGE,
 }
@@ -26,13 +26,18 @@ _NEVER_WORK = frozenset(
 _UNSEEN = frozenset({Kind.RANK_UNREACHABLE, Kind.RANK_MISSING})
 
 
-def phase_of(diagnosis: Diagnosis) -> Phase | None:
-    """Return what the culprit of the first finding is at work on, else what some ranks are; None: nothing of these."""
+def phase_of(diagnosis: Diagnosis, *, has_begun: bool) -> Phase | None:
+    """Return what the culprit of the first finding is at work on, else what some ranks are; None: nothing of these.
+
+    `has_begun`: has the job taken steps? Who waits in a store for a key between two steps does not start any more.
+    """
     if diagnosis.findings:
         finding = diagnosis.findings[0]
         if finding.kind in _NEVER_WORK:
             return None
         if finding.kind is Kind.STARTUP_INCOMPLETE:
+            return Phase.FIRST_STEP
+        if finding.cause is Cause.RENDEZVOUS and not has_begun:
             return Phase.FIRST_STEP
         by_cause = _BY_CAUSE.get(finding.cause)
         return by_cause or next(filter(None, map(phase_of_stack, _stacks(diagnosis, finding))), None)
@@ -49,6 +54,20 @@ def held_for(diagnosis: Diagnosis, phase: Phase | None, pauses: UsualPauses) -> 
     if phase is not None and finding.kind not in _NEVER_WORK:
         allowed = max(ALLOWED_SECONDS[phase], pauses.allowance)
     return allowed
+
+
+def is_held_up(diagnosis: Diagnosis) -> bool:
+    """Do others wait for a rank that demonstrably works? That is no alarm."""
+    return any(finding.kind is Kind.HELD_UP for finding in diagnosis.findings)
+
+
+def hung_in(diagnosis: Diagnosis) -> float | None:
+    """Return after how many seconds, from its last look on, who is held up would be called hung; None: nobody is."""
+    for finding in diagnosis.findings:
+        if finding.hung_from is not None and finding.since is not None and finding.lasted_seconds is not None:
+            apart = datetime.fromisoformat(finding.hung_from) - datetime.fromisoformat(finding.since)
+            return max(0.0, apart.total_seconds() - finding.lasted_seconds)
+    return None
 
 
 def is_seen_in_part(diagnosis: Diagnosis) -> bool:

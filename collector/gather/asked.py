@@ -77,6 +77,8 @@ class AgentQueries:
         self._doubtful = frozenset(doubtful)
         self.told: frozenset[int] = frozenset()
         """Ranks that are not to be looked at, for their agents have told where they stand."""
+        self.usual_pause: float | None = None
+        """How long jobs of this name usually pause, in seconds."""
         self._silent: dict[str, Silent] = {}
         self._answered: set[str] = set()
         self._unreadable: list[Missing] = []
@@ -158,6 +160,7 @@ class AgentQueries:
             user=self.user,
             neighbours=neighbours_of(self.job, lists_apart(self.lists.values(), self.job, self.user)),
             unanswered=self._unanswered(),
+            usual_pause_seconds=self.usual_pause,
             nodes_without_ranks=self._nodes_without_ranks(),
             told=fold(self.told),
             unreadable=tuple(self._unreadable),

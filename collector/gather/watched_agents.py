@@ -24,6 +24,8 @@ class WatchedAgents:
     """Of each such agent, by its node's name."""
     reported: Reported | None = None
     """How far the job's ranks are; None: that is not known of all, or does not help."""
+    usual_pause: float | None = None
+    """How long jobs of this name usually pause, in seconds, as was learnt; None: nothing was."""
 
     def doubtful(self, agents: Sequence[AgentAddress]) -> frozenset[str]:
         """Return the URLs of agents that have fallen silent; none where it is not usual to register."""

@@ -35,6 +35,7 @@ class Support(StrEnum):
     ABSENCE = "absence from all nodes that were asked"
     SILENCE = "silence"
     SILENT_NODE = "the silence of a node whose ranks are known"
+    AT_WORK = "the time for which it has worked"
     ELIMINATION = "elimination"
     TIE = "a tie"
     RECORD = "flight records"
@@ -65,6 +66,7 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.SILENCE): Sure(_SUSPECTED, 1, "it does not answer, but the way to it may be at fault"),
     (None, Support.SILENT_NODE): Sure(_SUPPORTED, 2, "others wait for it, and its node does not answer"),
     (None, Support.ELIMINATION): Sure(_SUSPECTED, 1, "it is merely not where the others are, and may be elsewhere"),
+    (None, Support.AT_WORK): Sure(_SUSPECTED, 1, "it works, and may still come, however long that takes"),
     (None, Support.TIE): Sure(_SUSPECTED, 1, "nothing sets one side apart from the other"),
     (None, Support.RECORD): Sure(_PROVEN, 1, "the flight records of all ranks involved show it"),
     (None, Support.PART_OF_RECORD): Sure(

@@ -1,26 +1,34 @@
 """Step G of the verdict: may a fault be a pause of a healthy job? Time tells, and how much of it depends.
 
-1. What cannot pass, such as an exit or calls that do not match, needs no time.
-2. Who stands still while others wait: some seconds, or longer than the job usually pauses.
-3. Who is at work, or where a healthy rank may be for a while: a minute, or longer than several usual pauses.
-4. Who is at work on what takes minutes in a healthy job, such as an evaluation on one rank: as long as that takes.
+Of a live job, in this order:
+
+1. Who waits for work is idle, or cut off: nobody can tell. Who runs another rank's call goes on.
+2. What cannot pass, such as an exit or calls that do not match, needs no time.
+3. Who demonstrably works (`align/work/`) holds the others up, once that is longer than the job usually pauses; it is
+   called hung much later, and never for certain (`slow/held_up.py`).
+4. Who stands still while others wait: some seconds, or longer than the job usually pauses.
+5. Who moves in a circle, starts, or is where a healthy rank may be for a while: a minute, or several usual pauses.
+6. Who is at what takes minutes in a healthy job, such as an evaluation on one rank: as long as that takes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
+from collector.align.work.values import Work
 from collector.judge.by_stacks import may_be_slow
 from collector.judge.fault import NEVER_PASSES, Fault
 from collector.judge.hardware.descriptors import under_way
 from collector.judge.moment_of_dumps import doubt_of_files
-from collector.judge.report.findings import cause_of
+from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
+from collector.judge.slow.held_up import Due, at_work, held_up, when_due
 from shared.answer.words import Kind, Verdict
 from shared.plural import ranks_with
 from shared.wire.snapshot import RankSnapshot
+from shared.wire.stacks import Stacks
 
 
 def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation | None:
@@ -37,13 +45,17 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         work = f"{ranks_with(outside, 'is', 'are')} at work in a remote procedure call"
         return Interpretation(Verdict.NOT_HUNG, work, state="running")
     recorded = fault.mismatch is not None
-    at_once = fault.kind in NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)
+    at_once = fault.kind in NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)  # 2
     may_take = not recorded and fault.kind is not Kind.RANK_STOPPED  # wherever it was stopped
-    busy = may_take and _takes_time(fault, suspects, observations)
-    needed = motion.needed(busy=busy, at_once=at_once)
-    phase = phase_at_work(suspects, observations) if busy else None
-    if phase is not None:
-        needed = max(needed, ALLOWED_SECONDS[phase])
+    phase = phase_at_work(suspects, observations) if may_take else None
+    due = when_due(fault, observations, phase)
+    works = at_work(fault, observations, due, stall)
+    if works and stall >= motion.needed(busy=_is_starting(fault)):
+        return None if stall >= due.seconds else _held_up(fault, works, due, stall, observations)  # 3
+    busy = may_take and (bool(works) or _takes_time(fault, suspects, observations))
+    needed = motion.needed(busy=busy and not works, at_once=at_once)  # 4, 5
+    if phase is not None and not works:
+        needed = max(needed, ALLOWED_SECONDS[phase])  # 6
     sent = under_way(fault, observations) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
     if sent is not None or (stall >= needed and _is_unseen(fault)):
         needed = motion.needed(busy=True)
@@ -60,6 +72,15 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         sent=sent,
         phase=phase,
     )
+
+
+def _held_up(
+    fault: Fault, works: dict[int, tuple[Work, ...]], due: Due, stall: float, observations: Observations
+) -> Interpretation:
+    last = observations.roster.last_look_ns
+    hung_from = None if last is None else rfc3339(last + int((due.seconds - stall) * 1e9))
+    finding = finding_of(held_up(fault, works, due, stall, observations), observations)
+    return Interpretation(Verdict.SLOW, "", findings=(finding.model_copy(update={"hung_from": hung_from}),))
 
 
 def phase_at_work(ranks: Sequence[int], observations: Observations) -> Phase | None:
@@ -95,12 +116,17 @@ def _is_starting(fault: Fault) -> bool:
 
 def _stall(fault: Fault, observations: Observations) -> float:
     if _is_starting(fault):
-        ages = [_age(look) for view in observations.roster.present() for look in view.looks[-1:]]
-        return min((age for age in ages if age is not None), default=observations.motion.seconds)
+        newest = [look for view in observations.roster.present() for look in view.looks[-1:]]
+        ages = [age for look in newest for age in _ages(look)]
+        return min(ages, default=observations.motion.seconds)
     return observations.stall(fault.victims)
 
 
-def _age(look: RankSnapshot) -> float | None:
-    """Seconds since the rank's process began: a job that starts has waited no longer than its youngest rank."""
-    begun = look.identity.started_at
-    return None if begun is None or look.looked_at_ns is None else max(0.0, look.looked_at_ns / 1e9 - begun)
+def _ages(look: RankSnapshot) -> Iterator[float]:
+    """Seconds since the rank's process began, and those that it has started: a job that starts has waited no longer
+    than its youngest rank, and whom rank 0 starts itself becomes one once it has imported.
+    """
+    children = (child.process.started_at for child in look.children if isinstance(child.stacks, Stacks))
+    for begun in (look.identity.started_at, *children):
+        if begun is not None and look.looked_at_ns is not None:
+            yield max(0.0, look.looked_at_ns / 1e9 - begun)

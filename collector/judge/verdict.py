@@ -28,7 +28,8 @@ E. Where only ranks that nobody looked at are left to blame, nobody is: where to
 F. Culprits that are seen go before those on silent nodes, unless more than silence names these. Who polls a lock file
    waits for the rank that holds it.
 G. A fault that may be a pause of a healthy job (`pauses`; `moment_of_dumps`, of files) waits for more looks; one that
-   is due does not wait for it.
+   is due does not wait for it. Who demonstrably works holds the others up, and hangs nowhere as far as anybody can
+   tell.
 H. Certainty is lowered where a guess is part of it. Nodes and descriptors then add causes and evidence; they blame
    nobody.
 """
@@ -72,6 +73,7 @@ from collector.judge.report.findings import finding_of, sampled_finding, straggl
 from collector.judge.report.headline import Interpretation, headline_of
 from collector.judge.report.know_more import steps_to_know_more
 from collector.judge.report.summaries import settled_in_words, waiting_for
+from collector.judge.slow.held_up import fair_to_workers
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
@@ -137,7 +139,8 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     activities = spread_native(activities_of(roster.present()), roster.ranks)  # 8
     edges = find_edges(groups, roster, traces, activities)  # 5
-    return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster))
+    learnt = expected.usual_pause_seconds
+    return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster), learnt)
 
 
 def _read(observations: Observations) -> Interpretation:
@@ -158,20 +161,20 @@ def _read(observations: Observations) -> Interpretation:
     faults = [with_holders(fault, observations) for fault in beside_the_seen(faults, observations)]  # F
     doubts = [doubt_of_pause(fault, observations) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
-    first = min((doubt for doubt in doubts if doubt is not None), key=_decided_after, default=None)
+    first = min((doubt for doubt in doubts if doubt is not None), key=_decided_next, default=None)
     if first is not None and not due:
         return first
-    told = [
-        with_descriptors(with_nodes(tempered(fault, observations), observations), observations) for fault in due
-    ]  # H
+    sure = [fair_to_workers(tempered(fault, observations), observations) for fault in due]  # H
+    told = [with_descriptors(with_nodes(fault, observations), observations) for fault in sure]
     findings = tuple(finding_of(fault, observations) for fault in told)
     return Interpretation(
         Verdict.HUNG, "", findings=findings, decided_after=None if first is None else first.decided_after
     )
 
 
-def _decided_after(doubt: Interpretation) -> float:
-    return float("inf") if doubt.decided_after is None else doubt.decided_after
+def _decided_next(doubt: Interpretation) -> tuple[float, bool]:
+    """Which doubt is told of several: the one that time decides first, and who is held up before who may be idle."""
+    return float("inf") if doubt.decided_after is None else doubt.decided_after, doubt.verdict is not Verdict.SLOW
 
 
 def _is_over(observations: Observations) -> bool:

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from shared import SCHEMA_VERSION
 from shared.answer.checks import Check
 from shared.answer.files_read import FileRead
-from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.answer.words import Cause, Certainty, Kind, Means, Verdict
 from shared.missing import Missing, Reason
 from shared.rank_sets import FoldedRanks
 from shared.value import Value
@@ -178,6 +178,14 @@ class MotionEvidence(_Evidence):
     frozen: FoldedRanks = ""
 
 
+class WorkEvidence(_Evidence):
+    """What a rank was seen at work with while others waited for it."""
+
+    kind: Literal["work"] = "work"
+    means: Means
+    seconds: float = Field(description="Between the two looks that show it; 0 for a sleep, which one look shows.")
+
+
 class LagEvidence(_Evidence):
     """A straggler's arrival compared with the others'."""
 
@@ -238,6 +246,7 @@ Evidence = Annotated[
     | LogEvidence
     | FdEvidence
     | MotionEvidence
+    | WorkEvidence
     | LagEvidence
     | KernelEvidence
     | GpuEvidence
@@ -282,6 +291,10 @@ class Finding(Contract):
     )
     lasted_seconds: float | None = Field(
         default=None, description="How long that was, at the last look. None: not known, or read from files."
+    )
+    hung_from: str | None = Field(
+        default=None,
+        description="Of `held_up` alone: from when on, RFC 3339, UTC, it is called hung if nothing moves till then.",
     )
     summary: str = Field(default="", description="The finding in one sentence.")
     remarks: tuple[str, ...] = Field(default=(), description="Caveats: what limits the finding or speaks against it.")

@@ -29,6 +29,8 @@ class Kind(StrEnum):
     STUCK_TOGETHER = "stuck_together"
     STARTUP_INCOMPLETE = "startup_incomplete"
     STRAGGLER = "straggler"
+    HELD_UP = "held_up"
+    """Others wait for a rank that demonstrably works."""
 
 
 class Cause(StrEnum):
@@ -55,6 +57,18 @@ class Cause(StrEnum):
     NETWORK = "network"
     GPU_FAULT = "gpu_fault"
     UNKNOWN = "unknown"
+
+
+class Means(StrEnum):
+    """What a rank is at work with that others wait for."""
+
+    CPU = "cpu"
+    CHILD = "child"
+    FILE = "file"
+    BYTES = "bytes"
+    CONNECTION = "connection"
+    SLEEP = "sleep"
+    """It does nothing, and goes on at a time that is known."""
 
 
 class Certainty(StrEnum):

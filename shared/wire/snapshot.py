@@ -77,6 +77,12 @@ class Syscall(Value):
         default=None, description="What that descriptor refers to: path, `pipe:[…]`, `socket:[…]` …"
     )
     file_system: str | None = None
+    ends_in_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        description="For how much longer it sleeps at most, by its own argument; None: it waits for more than time, or "
+        "that could not be read.",
+    )
 
 
 class BlockedThread(Value):
@@ -148,6 +154,8 @@ class Socket(Value):
     unread_bytes: int = Field(
         default=0, description="Received, but not yet read; for a listening socket, the connections that wait."
     )
+    sent_bytes: int | None = Field(default=None, description="Since it was connected; None: not known. TCP only.")
+    received_bytes: int | None = Field(default=None, description="As `sent_bytes`.")
     retransmits: int = Field(
         default=0, description="How often the oldest unacknowledged data, or a SYN, was retransmitted."
     )
@@ -197,6 +205,10 @@ class Fds(Value):
     files: dict[int, str] = Field(
         default_factory=dict, description="fd to path of its plain files, at most the first 64; secrets redacted."
     )
+    positions: dict[int, int] = Field(
+        default_factory=dict, description="Of these `files`, how many bytes into each the next read or write is, by fd."
+    )
+    writable: frozenset[int] = Field(default=frozenset(), description="The fds of those `files` that may be written.")
     mounts: tuple[MountUse, ...] = ()
     notable_files: tuple[NotableFile, ...] = ()
     full: dict[int, str] | None = Field(default=None, description="fd to target, only with `?full=1`.")

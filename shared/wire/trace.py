@@ -102,6 +102,9 @@ class Marks(Value):
 
     read_at_ns: int = Field(lt=_END_NS, ge=0, description="When that was, Unix nanoseconds on the node.")
     groups: tuple[LastIssued, ...] = Field(default=(), description="Newest first; at most sixteen.")
+    longest_pause_seconds: float | None = Field(
+        default=None, ge=0, description="Between two of its steps in the last ten minutes; None: too few were seen."
+    )
 
 
 class Record(NamedTuple):

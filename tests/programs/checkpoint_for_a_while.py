@@ -11,7 +11,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"verdict": ["not_hung", "cannot_tell"]}
+TRUTH = {"verdict": ["not_hung", "cannot_tell", "slow"]}
 
 PIECE_SECONDS = 0.5
 PIECES = {0: 20}

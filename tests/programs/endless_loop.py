@@ -1,8 +1,11 @@
-"""The faulty rank counts for ever in user code: it burns a core and never comes to the world's all_reduce."""
+"""The faulty rank counts for ever in user code: it burns a core and never comes to the world's all_reduce.
+
+That it never will no look can tell: it works, and holds the others up.
+"""
 
 import rig
 
-TRUTH = {"or_silent": True, "kinds": ["rank_not_joined"], "causes": ["user_code"], "busy": [2], "where": "find_split"}
+TRUTH = {"verdict": "slow", "kinds": ["held_up"], "causes": ["user_code"], "busy": [2], "where": "find_split"}
 
 
 def find_split() -> int:

@@ -7,7 +7,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"verdict": ["not_hung", "cannot_tell"]}
+TRUTH = {"verdict": ["not_hung", "cannot_tell", "slow"]}
 
 
 def upload() -> None:

@@ -10,7 +10,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"verdict": ["not_hung", "cannot_tell"]}
+TRUTH = {"verdict": ["not_hung", "cannot_tell", "slow"]}
 
 COMPILER = "import time; end = time.monotonic() + 30\nwhile time.monotonic() < end: sum(range(10000))"
 

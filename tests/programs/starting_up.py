@@ -7,7 +7,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"verdict": ["not_hung", "cannot_tell"], "ready": 3}
+TRUTH = {"verdict": ["not_hung", "cannot_tell", "slow"], "ready": 3}
 
 SLOWEST_SECONDS = 25.0
 

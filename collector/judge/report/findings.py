@@ -64,15 +64,15 @@ def _since(fault: Fault, observations: Observations) -> tuple[str | None, float 
     if begun:
         oldest = min(begun)
         lasted = None if last is None or last < oldest else (last - oldest) / _NS
-        return _rfc3339(oldest), None if lasted is None else round(lasted, 1)
+        return rfc3339(oldest), None if lasted is None else round(lasted, 1)
     stall = observations.stall(fault.victims)
     if last is None or stall <= 0:
         return None, None
-    return _rfc3339(last - int(stall * _NS)), round(stall, 1)
+    return rfc3339(last - int(stall * _NS)), round(stall, 1)
 
 
-def _rfc3339(ns: int) -> str | None:
-    """What a job has recorded may be no time at all."""
+def rfc3339(ns: int) -> str | None:
+    """Return a time in words; None: what a job has recorded may be no time at all."""
     try:
         return datetime.fromtimestamp(ns / _NS, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):

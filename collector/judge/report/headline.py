@@ -9,7 +9,7 @@ from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
-from shared.answer.words import Verdict
+from shared.answer.words import Kind, Verdict
 from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
 
@@ -60,7 +60,8 @@ def headline_of(reading: Interpretation, observations: Observations) -> str:
         first = reading.findings[0]
         more = len(reading.findings) - 1
         also = "" if not more else f" (and {counted(more, 'more finding')})"
-        return f"{_PREFIXES[reading.verdict]}{first.summary}{also}"
+        prefix = "Held up: " if first.kind is Kind.HELD_UP else _PREFIXES[reading.verdict]
+        return f"{prefix}{first.summary}{also}"
     if reading.verdict is Verdict.NOT_HUNG:
         return f"Not hung: {reading.reason}."
     if reading.waited_for:

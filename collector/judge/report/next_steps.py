@@ -40,6 +40,7 @@ _BY_KIND = {
     Kind.RANK_MISSING: "find out whether the rank was ever started: read the scheduler's and launcher's logs",
     Kind.RANK_EXITED: "read the last lines of its log and restart the job: the other ranks will not notice",
     Kind.STARTUP_INCOMPLETE: "find out why these ranks were not started, or start the job with the right world size",
+    Kind.HELD_UP: "wait, if this work may take so long; else see in its stack and in its log what it repeats",
     Kind.STRAGGLER: "compare this rank's data, device clocks and neighbours on the node with the others'",
 }
 
@@ -69,7 +70,7 @@ def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tu
         steps = [_of_lock(lock) if fault.lock is None or not fault.culprits else _of_holders(lock, fault, observations)]
     elif stopped := list(_of_stopped_children(fault, observations)):
         steps = stopped
-    elif cause in _BY_CAUSE and fault.kind is not Kind.COLLECTIVE_MISMATCH:
+    elif cause in _BY_CAUSE and fault.kind not in (Kind.COLLECTIVE_MISMATCH, Kind.HELD_UP):
         steps = [NextStep(text=_BY_CAUSE[cause])]
     else:
         steps = []

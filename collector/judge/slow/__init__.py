@@ -1,1 +1,1 @@
-"""Jobs that move, but slowly: who the others wait for each time."""
+"""Jobs that move, but slowly, or that one rank holds up: who the others wait for, each time or for once."""

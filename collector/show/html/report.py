@@ -49,6 +49,7 @@ PROVES = {
     "log": "what was logged",
     "fd": "what it holds open",
     "motion": "what moves, and what does not",
+    "work": "what it is at work with",
     "lag": "how late it comes each time",
     "kernel": "what the node's kernel logged",
     "gpu": "what the GPU driver reports",

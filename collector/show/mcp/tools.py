@@ -219,7 +219,8 @@ TOOLS = (
         (
             "Finds the rank that hangs a job, where it is and what proves it, by looking at all its ranks now. Takes "
             "seconds, up to two minutes where only time distinguishes slow from stuck. Act alone only on a finding "
-            "whose `certainty` is `proven`; ask a person about the others."
+            "whose `certainty` is `proven`; ask a person about the others. A finding of kind `held_up` is no hang: "
+            "others wait for a rank that works, and `hung_from` says when to ask again."
         ),
         DiagnosisWanted,
         DiagnosisAnswer,

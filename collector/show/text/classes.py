@@ -8,6 +8,7 @@ from collector.show.text.layout import Line, Span, Style, indented, line
 from collector.show.text.printable import printable
 from collector.show.text.waits import folded, ranks_text
 from shared.answer.diagnosis import Diagnosis, Place, StackClass
+from shared.answer.words import Kind
 from shared.plural import counted
 from shared.rank_sets import fold, unfold
 
@@ -16,8 +17,9 @@ MOST_CLASSES = 6
 
 
 def culprits_of(diagnosis: Diagnosis) -> frozenset[int]:
-    """Return every rank that any finding names."""
-    return frozenset(rank for finding in diagnosis.findings for rank in finding.culprit_ranks)
+    """Return every rank that any finding accuses: who is at work while others wait is accused of nothing."""
+    accusing = (finding for finding in diagnosis.findings if finding.kind is not Kind.HELD_UP)
+    return frozenset(rank for finding in accusing for rank in finding.culprit_ranks)
 
 
 def shown_stacks(diagnosis: Diagnosis) -> frozenset[tuple[Place, ...]]:

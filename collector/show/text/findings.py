@@ -51,7 +51,7 @@ def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = (
     waiting = [] if finding.cycle else wait_lines(finding, width)
     rest = "victims" if finding.culprits else "all waiting" if waiting or finding.cycle else "waiting"
     blocks = [
-        (either(finding.culprits, "culprit", "culprits"), culprit_lines(finding, width)),
+        (_named(finding), culprit_lines(finding, width)),
         ("where", where_lines(finding.where, width)),
         ("links", link_lines(finding.links)),
         ("cycle", ring_lines(finding.cycle, width)),
@@ -70,7 +70,13 @@ def finding_blocks(finding: Finding, width: int, *, shown: Collection[Stack] = (
     return [(label, lines) for label, lines in blocks if lines]
 
 
-_ANSWERS = frozenset({"culprit", "culprits", "where", "links"})
+_WAITED_FOR = "waited for"
+_ANSWERS = frozenset({"culprit", "culprits", _WAITED_FOR, "where", "links"})
+
+
+def _named(finding: Finding) -> str:
+    """Whoever works while others wait for it is no culprit."""
+    return _WAITED_FOR if finding.kind is Kind.HELD_UP else either(finding.culprits, "culprit", "culprits")
 
 
 def answers_apart(blocks: Sequence[tuple[str, list[Line]]]) -> tuple[list[tuple[str, list[Line]]], ...]:
@@ -95,7 +101,10 @@ def _since(finding: Finding) -> list[Line]:
     if finding.since is None:
         return []
     lasted = "" if finding.lasted_seconds is None else f", for {_duration(finding.lasted_seconds)}"
-    return [line(f"{printable(finding.since, most=40)}{lasted}")]
+    told = [line(f"{printable(finding.since, most=40)}{lasted}")]
+    if finding.hung_from is not None:
+        told.append(line(f"called hung from {printable(finding.hung_from, most=40)} on"))
+    return told
 
 
 def _duration(seconds: float) -> str:

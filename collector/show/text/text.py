@@ -54,7 +54,7 @@ def _head(diagnosis: Diagnosis, width: int) -> list[Line]:
 def headline_text(diagnosis: Diagnosis) -> str:
     """Return the headline, which says the verdict first; not printable yet."""
     word = WORDS[diagnosis.verdict][0]
-    said = diagnosis.headline.lower().startswith(word.lower())
+    said = diagnosis.headline.lower().startswith((word.lower(), "held up"))
     return diagnosis.headline if said else f"{word}: {diagnosis.headline}".removesuffix(": ")
 
 

@@ -224,6 +224,16 @@ def straggler_by_stacks() -> Diagnosis:
     return diagnose(live_looks(job_without(2), awake, recorder=False, looks=10), Expected(job="sim"))
 
 
+def held_up() -> Diagnosis:
+    """One rank writes a file, which it has open, and the others wait: nobody hangs as far as anybody can tell."""
+    looks = looks_without({2: Seen((USER,))}, hosts=TWO_NODES)
+    path, times = "/scratch/ada/shard-0007.bin", sorted({look.taken_at_ns or 0 for look in looks})
+    fds = [Fds(total=4, files={9: path}, positions={9: at}, writable=frozenset({9})) for at in (0, 24_000_000)]
+    first = with_rank([look for look in looks if look.taken_at_ns == times[0]], 2, fds=fds[0])
+    rest = with_rank([look for look in looks if look.taken_at_ns != times[0]], 2, fds=fds[1])
+    return diagnose([*first, *rest], Expected(job="sim"))
+
+
 def not_hung() -> Diagnosis:
     """Its records move on between two looks."""
     job = draw_healthy(1)
@@ -301,6 +311,7 @@ VERDICTS: Mapping[str, Callable[[], Diagnosis]] = {
         startup_incomplete,
         straggler,
         straggler_by_stacks,
+        held_up,
         not_hung,
         cannot_tell,
         nobody_seen,

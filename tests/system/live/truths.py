@@ -123,7 +123,7 @@ class Truth:
             yield f"verdict {answer['verdict']}, not {' or '.join(self.verdicts)}"
             return
         if not self.kinds:
-            if answer["findings"]:
+            if any(finding["kind"] != "held_up" for finding in answer["findings"]):
                 yield "has findings where nothing is wrong"
             return
         if not answer["findings"]:
@@ -164,8 +164,9 @@ class Truth:
 
 
 def named(answer: Json) -> frozenset[int]:
-    """Return all ranks that the answer calls culprits."""
-    return frozenset(culprit["rank"] for finding in answer["findings"] for culprit in finding["culprits"])
+    """Return all ranks that the answer accuses: who holds others up because it works is accused of nothing."""
+    accused = (finding for finding in answer["findings"] if finding["kind"] != "held_up")
+    return frozenset(culprit["rank"] for finding in accused for culprit in finding["culprits"])
 
 
 def _broken_promises(answer: Json, status: int) -> Iterator[str]:

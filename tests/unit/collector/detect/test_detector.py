@@ -707,3 +707,48 @@ def test_large_job_goes_on_without_a_look_at_all_ranks_for_each_digest() -> None
         return steps(tell)
 
     assert going_on(64) < 5 * going_on(16)
+
+
+def held_up(*, since: str = "2026-01-02T03:04:05Z", lasted: float = 40.0, hung_from: str) -> Diagnosis:
+    """A diagnosis in which a rank demonstrably works while the others wait."""
+    found = hung(kind=Kind.HELD_UP, lasted=lasted)
+    told = found.findings[0].model_copy(update={"since": since, "hung_from": hung_from})
+    return found.model_copy(update={"verdict": Verdict.SLOW, "findings": (told,)})
+
+
+def test_job_that_is_held_up_is_slow_and_no_alarm_before_it_would_be_called_hung() -> None:
+    """And it is looked at again then, and not when it has stood twice as long."""
+    watching = stood(400.0)
+    assert watching.asked()
+    diagnosis = held_up(lasted=400.0, hung_from="2026-01-02T03:14:05Z")  # ten minutes after it began
+    assert watching.answer(diagnosis) is None
+    assert watching.state is JobState.SLOW and watching.detector.jobs[DEMO].suspected is None
+    assert not watching.asked(after=190.0)
+    watching.tell(digest([601.0] * 4))
+    assert watching.asked(after=15.0)
+    assert watching.answer(hung()) is None
+    assert watching.asked(after=6.0)
+    assert watching.answer(hung(id="d2")) is not None
+
+
+def test_what_was_held_up_and_goes_on_is_no_longer_slow() -> None:
+    watching = stood(60.0)
+    assert watching.asked()
+    assert watching.answer(held_up(hung_from="2026-01-02T03:14:05Z")) is None
+    watching.tell(digest([1.0] * 4, sequences=(10,) * 4), after=10.0)
+    watching.asked(after=1.0)
+    assert watching.state is not JobState.QUIET
+    watching.tell(digest([45.0] * 4, sequences=(10,) * 4), after=45.0)
+    assert not watching.asked() or watching.state is JobState.SUSPECTED
+
+
+@pytest.mark.parametrize(("steps", "raised"), [(26, True), (1, False)])
+def test_store_wait_in_mid_training_is_no_first_step(steps: int, raised: bool) -> None:
+    """A key that nobody sets, after many steps, is an alarm as quickly as any other; a rendezvous has its minutes."""
+    watching = Watching()
+    watching.tell(digest([60.0] * 4, sequences=(steps,) * 4), after=60.0)
+    assert watching.asked()
+    assert watching.answer(hung(cause=Cause.RENDEZVOUS)) is None
+    watching.asked(after=6.0)
+    alarm = watching.answer(hung(cause=Cause.RENDEZVOUS, id="d2"))
+    assert (alarm is not None) is raised

@@ -1,0 +1,1 @@
+"""Does a rank that others wait for demonstrably work, and with what?"""

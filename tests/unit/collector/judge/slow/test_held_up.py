@@ -1,0 +1,245 @@
+"""Who demonstrably works while others wait holds them up; it is called hung late, and then suspected at most."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from collector.align.expected import Expected
+from collector.judge.verdict import diagnose
+from shared.answer.diagnosis import Diagnosis, WorkEvidence
+from shared.answer.words import Certainty, Kind, Means, Verdict
+from shared.missing import Missing, Reason
+from shared.wire.snapshot import Child, Fds, NodeSnapshot, Process, RankSnapshot, Socket, Syscall
+from shared.wire.stacks import Frame, Stacks
+from tests.build.jobs.placed import with_rank
+from tests.build.jobs.simulated import PAIRS, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks, training
+
+WITHOUT_GRADIENTS = Frame("decorate_context", "/env/lib/python3.11/site-packages/torch/utils/_contextlib.py", 124)
+MODULE = Frame("Module._call_impl", "/env/lib/python3.11/site-packages/torch/nn/modules/module.py", 1790)
+DATA_SET = "/env/lib/python3.11/site-packages/datasets/arrow_dataset.py"
+JOIN = Frame("wait", "/usr/lib/python3.11/threading.py", 331)
+AT_WORK = Seen(frames=(USER,), state="R", cpu_share=1.0)
+ASLEEP = Seen(frames=(USER,))
+NO_STACKS = Missing(source="stacks", reason=Reason.NOT_FOUND)
+PEER = "10.0.0.9:443"
+
+
+def looks_at(seen: Seen, *, after: float = 60.0, recorder: bool = True) -> list[NodeSnapshot]:
+    """Two looks, three seconds apart, at a job in which all others wait for rank 2, for `after` seconds by then."""
+    steps: dict[int, list[Step]] = {rank: training(rank) for rank in range(4)}
+    steps[2] = [*training(2, 2), Collective("tp1"), Stay()]
+    others = {rank: Seen() for rank in (0, 1, 3)}
+    return live_looks(Job(steps, PAIRS), others | {2: seen}, after_seconds=after - 3.0, recorder=recorder)
+
+
+def judged(looks: Sequence[NodeSnapshot], expected: Expected | None = None) -> Diagnosis:
+    """The verdict, which names nobody but rank 2."""
+    diagnosis = diagnose(looks, expected or Expected())
+    assert all(finding.culprit_ranks == (2,) for finding in diagnosis.findings)
+    return diagnosis
+
+
+def means_of(diagnosis: Diagnosis) -> list[Means]:
+    """With what the rank is told to be at work."""
+    return [each.means for each in diagnosis.findings[0].evidence if isinstance(each, WorkEvidence)]
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict", "certainty"),
+    [
+        (4.0, Verdict.CANNOT_TELL, None),
+        (6.0, Verdict.SLOW, Certainty.PROVEN),
+        (599.0, Verdict.SLOW, Certainty.PROVEN),
+        (601.0, Verdict.HUNG, Certainty.SUSPECTED),
+    ],
+)
+def test_who_works_is_called_hung_after_ten_minutes_and_suspected_at_most(
+    after: float, verdict: Verdict, certainty: Certainty | None
+) -> None:
+    """That the others wait is on record from the beginning; that the rank hangs never is."""
+    diagnosis = judged(looks_at(AT_WORK, after=after))
+    assert diagnosis.verdict is verdict
+    assert [finding.certainty for finding in diagnosis.findings] == ([] if certainty is None else [certainty])
+
+
+def test_the_answer_says_since_when_with_what_and_until_when() -> None:
+    """The headline is enough to decide whether to wait."""
+    diagnosis = judged(looks_at(AT_WORK, after=30.0))
+    (finding,) = diagnosis.findings
+    assert diagnosis.headline == (
+        "Held up: ranks 0-1,3 have waited for rank 2 in all_reduce #3 for 30 s, and it uses 100% of a CPU at "
+        "train_step (/home/ada/train.py:40)"
+    )
+    assert finding.kind is Kind.HELD_UP and finding.lasted_seconds == 30.0
+    assert finding.since is not None and finding.hung_from is not None and finding.hung_from > finding.since
+    assert "once the others have waited for 10 minutes" in finding.remarks[0]
+
+
+def _between(looks: list[NodeSnapshot], first: Mapping[str, object], last: Mapping[str, object]) -> list[NodeSnapshot]:
+    """Change what the first look shows of rank 2, and what the last one does."""
+    return [*with_rank(looks[:1], 2, **first), *with_rank(looks[1:], 2, **last)]
+
+
+def _process(looks: list[NodeSnapshot], at: int, **update: object) -> Process:
+    process = next(rank.process for rank in looks[at].ranks if rank.identity.rank == 2)
+    assert isinstance(process, Process)
+    return process.model_copy(update=update)
+
+
+def _sleeping(seconds: float | None) -> list[NodeSnapshot]:
+    looks = looks_at(ASLEEP)
+    call = Syscall(name="clock_nanosleep", ends_in_seconds=seconds)
+    return _between(looks, {}, {"process": _process(looks, 1, syscall=call)})
+
+
+def _child(pid: int, state: str, cpu_share: float, looks: list[NodeSnapshot], at: int) -> Child:
+    beat = _process(looks, at).before
+    assert beat is not None
+    beat = beat.model_copy(update={"cpu_seconds": cpu_share * 3.0 * at})
+    told = {"pid": pid, "state": state, "name": "gzip", "before": beat, "after": beat}
+    return Child(process=Process.model_validate(told), stacks=NO_STACKS)
+
+
+def _waiting_for_child(state: str, cpu_share: float) -> list[NodeSnapshot]:
+    wait = Frame("Popen._wait", "/usr/lib/python3.11/subprocess.py", 2047)
+    looks = looks_at(Seen(frames=(USER, wait)))
+    call = Syscall(name="wait4")
+    both = [
+        {"children": (_child(77, state, cpu_share, looks, at),), "process": _process(looks, at, syscall=call)}
+        for at in (0, 1)
+    ]
+    return _between(looks, both[0], both[1])
+
+
+def _writing(bytes_: int, fd: int = 9) -> list[NodeSnapshot]:
+    fds = [
+        Fds(total=3, files={fd: "/data/shard.bin"}, positions={fd: at}, writable=frozenset({fd})) for at in (0, bytes_)
+    ]
+    return _between(looks_at(ASLEEP), {"fds": fds[0]}, {"fds": fds[1]})
+
+
+def _receiving(bytes_: int, *, remote: str = PEER, to_store: bool = False, reads: bool = True) -> list[NodeSnapshot]:
+    looks = looks_at(Seen(frames=(USER, Frame("readinto", "/usr/lib/python3.11/socket.py", 706))))
+    call = Syscall(name="recvfrom", fd=8 if reads else 30, target="socket:[5]")
+    both = [
+        {
+            "process": _process(looks, at, syscall=call),
+            "fds": Fds(
+                total=3,
+                sockets=(
+                    Socket(
+                        fd=8,
+                        kind="tcp",
+                        local="10.0.0.1:5",
+                        remote=remote,
+                        received_bytes=bytes_ * at,
+                        to_store=to_store,
+                    ),
+                ),
+            ),
+        }
+        for at in (0, 1)
+    ]
+    return _between(looks, both[0], both[1])
+
+
+@pytest.mark.parametrize(
+    ("looks", "means", "told"),
+    [
+        pytest.param(_sleeping(24.0), Means.SLEEP, "sleeps for 24 s more at train_step", id="a back-off"),
+        pytest.param(_waiting_for_child("R", 0.9), Means.CHILD, "its child 77 (gzip), which uses 90%", id="a child"),
+        pytest.param(_writing(24_000_000), Means.FILE, "writes /data/shard.bin at 8.0 MB/s", id="a file that grows"),
+        pytest.param(_receiving(9_000), Means.CONNECTION, f"receives 3.0 kB/s from {PEER}", id="a slow download"),
+    ],
+)
+def test_work_is_named(looks: list[NodeSnapshot], means: Means, told: str) -> None:
+    """What a rank is at work with is said with its amount, and is no hang."""
+    diagnosis = judged(looks)
+    assert diagnosis.verdict is Verdict.SLOW and means_of(diagnosis)[0] is means
+    assert told in diagnosis.headline
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param(_sleeping(86_400.0), id="a day's sleep"),
+        pytest.param(_sleeping(None), id="a sleep of unknown length"),
+        pytest.param(_waiting_for_child("T", 0.0), id="a stopped child"),
+        pytest.param(_writing(24_000_000, fd=1), id="its own log"),
+        pytest.param(_receiving(0), id="a peer that sends nothing"),
+        pytest.param(_receiving(9_000, to_store=True), id="the store"),
+        pytest.param(_receiving(3_000, reads=False), id="a keep-alive on another connection"),
+    ],
+)
+def test_what_is_no_work_hangs_as_before(looks: list[NodeSnapshot]) -> None:
+    """A wait for what cannot come is hung."""
+    diagnosis = judged(looks)
+    assert diagnosis.verdict is Verdict.HUNG and diagnosis.findings[0].kind is not Kind.HELD_UP
+
+
+def test_waiters_that_burn_a_cpu_do_no_work() -> None:
+    """Of a rank that stands in communication, whatever it burns."""
+    spinning = Seen(state="R", cpu_share=1.0)
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 3 for rank in range(4)}
+    looks = live_looks(Job(steps), dict.fromkeys(range(3), spinning) | {3: ASLEEP}, recorder=False)
+    diagnosis = diagnose(looks, Expected())
+    assert Kind.HELD_UP not in {finding.kind for finding in diagnosis.findings}
+
+
+def test_work_in_any_thread_is_work() -> None:
+    """Where the main thread waits for one of its own process."""
+    hashing = Seen(frames=(USER,), cpu_share=0.9, main_cpu_share=0.0)
+    assert judged(looks_at(hashing, after=20.0)).verdict is Verdict.SLOW
+
+
+@pytest.mark.parametrize(
+    ("stack", "minutes"),
+    [
+        ((USER, WITHOUT_GRADIENTS, Frame("estimate", "/srv/a.py", 80), MODULE, Frame("forward", "/srv/b.py", 5)), 15),
+        ((USER, Frame("Trainer.evaluation_loop", "transformers/trainer.py", 4000), Frame("f", "/srv/data.py", 9)), 15),
+        ((USER, Frame("save_checkpoint", "deepspeed/runtime/engine.py", 3000)), 15),
+        ((USER, Frame("Dataset.map", DATA_SET, 3079), Frame("tokenize", "/srv/data.py", 9)), 30),
+        ((USER, Frame("Dataset.__getitem__", DATA_SET, 3079), Frame("tokenize", "/srv/data.py", 9)), 10),
+        ((USER, WITHOUT_GRADIENTS, Frame("step", "/srv/optimizer.py", 12)), 10),
+    ],
+)
+def test_what_takes_long_in_a_healthy_job_is_given_its_time(stack: tuple[Frame, ...], minutes: int) -> None:
+    """While it is at work; one that stands still in it hangs as any other."""
+    early, late = (judged(looks_at(replace(AT_WORK, frames=stack), after=60.0 * minutes + at)) for at in (-1.0, 1.0))
+    asleep = judged(looks_at(Seen(frames=stack), after=120.0))
+    assert (early.verdict, late.verdict, asleep.verdict) == (Verdict.SLOW, Verdict.HUNG, Verdict.HUNG)
+    assert f"{minutes} minutes" in early.findings[0].remarks[0]
+
+
+def test_thirty_usual_pauses_and_the_timeout_decide_when_it_is_called_hung() -> None:
+    """Earlier runs of the name that paused for a minute give it half an hour; a timeout that is near ends that."""
+    usual = Expected(usual_pause_seconds=60.0)
+    assert judged(looks_at(AT_WORK, after=1700.0), usual).verdict is Verdict.SLOW
+    assert judged(looks_at(AT_WORK, after=1900.0), usual).verdict is Verdict.HUNG
+    timed = [
+        look.model_copy(update={"ranks": tuple(map(_with_timeout, look.ranks))})
+        for look in looks_at(AT_WORK, after=280.0)
+    ]
+    assert judged(timed).verdict is Verdict.HUNG
+    assert judged(looks_at(AT_WORK, after=280.0)).verdict is Verdict.SLOW
+
+
+def _with_timeout(rank: RankSnapshot) -> RankSnapshot:
+    trace = rank.recorder
+    assert not isinstance(trace, Missing)
+    groups = tuple(group.model_copy(update={"timeout_ms": 300_000}) for group in trace.groups)
+    return rank.model_copy(update={"recorder": trace.model_copy(update={"groups": groups})})
+
+
+def test_a_loop_on_one_line_is_told_as_such() -> None:
+    """A native stack shows that nothing is called from there."""
+    looks = looks_at(AT_WORK)
+    plain = next(rank.stacks for rank in looks[0].ranks if rank.identity.rank == 2)
+    assert isinstance(plain, Stacks)
+    main = Frame("main", "", 0, native=True)
+    native = plain.model_copy(update={"native": True, "frames": (main, *plain.frames)})
+    native = native.model_copy(update={"threads": (plain.threads[0].model_copy(update={"frames": (0, 1)}),)})
+    third = with_rank(looks[1:], 2, stacks=native)[0]
+    later = third.model_copy(update={"taken_at_ns": (third.taken_at_ns or 0) + 1})
+    assert "on one line that calls nothing, at train_step" in judged([*looks, later]).headline
