@@ -9,7 +9,7 @@ from shared.shell_commands import MOST_CHARACTERS, copyable
 
 # unhang stacks --native --rank 2 -- demo-11214
 _ABOUT_A_JOB = re.compile(
-    r"(unhang (?:diagnose|stacks|sequences|logs|fds|check|look))\b(?!.* --(?:ssh|from|collector)\b)"
+    r"(unhang (?:diagnose|stacks|sequences|logs|fds|check|look|jobs))\b(?!.* --(?:ssh|from|collector)\b)"
 )
 """Commands that take a source, and have none yet."""
 

@@ -1,7 +1,7 @@
 """What makes a next step absurd, by rules that read nothing but the answer and how it was asked for.
 
-1. A command runs as printed: `unhang` takes its options, it holds nothing to be filled in, and of files it shows what is
-   in them.
+1. A command runs as printed: `unhang` takes its options, it holds nothing to be filled in, and of files it shows what
+   is in them.
 2. It asks whom was asked: a collector, hosts over ssh or files are named in it.
 3. It is not the question that was just asked, nor said twice.
 4. Of files or a job that is gone it asks nothing that only runs, and sends no signal.
@@ -25,7 +25,8 @@ from shared.rank_sets import unfold
 _TAKES_A_SOURCE = frozenset({"diagnose", "stacks", "sequences", "logs", "fds", "check", "look", "jobs"})
 _TO_BE_FILLED_IN = re.compile(r"…|\.\.\.|\bNODES\b|<\w+>|\bURL\b|\bDIR\b")
 _BROKEN = re.compile(
-    r"(?<![\d\w.-])-\d+ (ranks?|others?|processes|nodes|more|times?)\b|\bother -\d|\b1 (ranks|processes|nodes|hosts|looks)\b"
+    r"(?<![\d\w.-])-\d+ (ranks?|others?|processes|nodes|more|times?)\b|\bother -\d"
+    r"|\b1 (ranks|processes|nodes|hosts|looks)\b"
     r"|\branks \d+ |\brank \d+[-,]\d|\bNone\b|\{\w*\}|\(\)|``|''| ,|  |: *$"
 )
 _OF_DEVICES = re.compile(r"\bGPUs?\b|\bdriver\b|PCIe|NCCL_P2P")
