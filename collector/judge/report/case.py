@@ -84,14 +84,12 @@ class Case:
 
     @cached_property
     def accounts_for_all(self) -> bool:
-        """Is the world known, and is each of its ranks among those who wait or are named?"""
-        roster, fault = self.observations.roster, self.fault
+        """Is the world known and each of its ranks seen, and are all of it, or of a known group, in this?"""
+        world, fault = self.observations.roster.world_size, self.fault
+        if world is None or self.unaccounted or not self.everybody:
+            return False
         members = () if fault.group is None or fault.group.inferred else fault.group.members
-        return (
-            bool(self.everybody)
-            and roster.world_size is not None
-            and (len(self.everybody) >= roster.world_size or (bool(members) and self.everybody.issuperset(members)))
-        )
+        return len(self.everybody) >= world or (bool(members) and self.everybody.issuperset(members))
 
     @cached_property
     def hosts(self) -> tuple[str, ...]:

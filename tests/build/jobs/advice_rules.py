@@ -27,7 +27,7 @@ _TO_BE_FILLED_IN = re.compile(r"…|\.\.\.|\bNODES\b|<\w+>|\bURL\b|\bDIR\b")
 _BROKEN = re.compile(
     r"(?<![\d\w.-])-\d+ (ranks?|others?|processes|nodes|more|times?)\b|\bother -\d"
     r"|\b1 (ranks|processes|nodes|hosts|looks)\b"
-    r"|\branks \d+ |\brank \d+[-,]\d|\bNone\b|\{\w*\}|\(\)|``|''| ,|  |: *$"
+    r"|\branks \d+ |\brank \d+[-,]\d|\bNone\b|\{\w*\}| \(\)|``|''| ,|  |: *$"
 )
 _OF_DEVICES = re.compile(r"\bGPUs?\b|\bdriver\b|PCIe|NCCL_P2P")
 _HARDWARE = frozenset({Cause.GPU_FAULT, Cause.NETWORK, Cause.DEVICE_SYNC})
@@ -169,15 +169,12 @@ def _ranks_in(command: str | None) -> list[int]:
 
 
 def _accounts_for_all(finding: Finding, answer: Diagnosis) -> bool:
-    """Is the world known, and is all of it among those who wait or are named?"""
+    """Is the world known and all of it seen, and does it concern all of it or of a group?"""
     coverage = answer.coverage
     named = {*unfold(finding.victims), *finding.culprit_ranks}
     members = set() if finding.group is None else {*unfold(finding.group.ranks)}
-    return (
-        coverage.expected is not None
-        and len(named) == coverage.seen
-        and (coverage.seen >= coverage.expected or (bool(members) and members <= named))
-    )
+    whole = coverage.expected is not None and coverage.seen >= coverage.expected
+    return whole and (len(named) >= coverage.seen or (bool(members) and members <= named))
 
 
 def _on_one_known_host(finding: Finding | None) -> bool:
