@@ -205,6 +205,16 @@ _KINDS = (
 )
 """By what is wrong between the ranks."""
 
+_VERSIONS = (
+    Row(
+        "{nccl} ({report})",
+        (Cause.UNKNOWN, Cause.COMMUNICATION),
+        (Kind.STUCK_TOGETHER, Kind.RANK_NOT_JOINED),
+        lambda c: c.names_nobody and c.nccl_fault is not None,
+    ),
+)
+"""What is known of the version of NCCL, where nobody is to blame."""
+
 _NODES = (
     Row(
         "once the job has ended, test its nodes and the links between them",
@@ -238,5 +248,5 @@ _NEXT_TIME = (
 
 BEFORE_LINES = (_CAUSES, _ARGUMENTS)
 """Sections that come before what single lines of the logs call for."""
-AFTER_LINES = (_KINDS, _NODES, _LINKS_IN_A_NODE)
+AFTER_LINES = (_KINDS, _VERSIONS, _NODES, _LINKS_IN_A_NODE)
 NEXT_TIME = (_NEXT_TIME,)

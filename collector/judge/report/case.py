@@ -1,6 +1,6 @@
 """What is at hand about a finding: the facts by which a row of advice holds, and the words that it is filled with."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,8 +11,10 @@ from collector.align.stacks.call_sites import parting_call
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, SignatureEvidence, StackEvidence
 from shared.answer.words import Cause, Kind
+from shared.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
+from shared.wire.setup import Setup
 
 _MOST_NAMED = 8
 _BEFORE_ANY_WORKED = 2
@@ -153,6 +155,23 @@ class Case:
         return any(any(trace.started_ns) for trace in self.observations.traces.values())
 
     @cached_property
+    def nccl_fault(self) -> NcclFault | None:
+        """What is known to hang jobs in the version of NCCL that ranks have loaded, recorded or logged, if anything."""
+        told = {parse_nccl_version(version) for version in self._nccl_versions()}
+        return next((fault for fault in NCCL_FAULTS if fault.hangs and any(map(fault.has, filter(None, told)))), None)
+
+    def _nccl_versions(self) -> Iterator[str | None]:
+        roster = self.observations.roster
+        for view in roster.ranks.values():
+            setup = view.looks[-1].setup if view.looks else None
+            if isinstance(setup, Setup) and setup.nccl_loaded:
+                yield setup.versions.nccl
+            if view.trace is not None and any(each.backend == "nccl" for each in view.trace.signatures):
+                yield view.trace.library
+        logged = (*roster.unowned, *(event for view in roster.ranks.values() for event in view.logged))
+        yield from (event.fields.get("nccl") for event in logged)
+
+    @cached_property
     def words(self) -> dict[str, str]:
         """What a row's text may name."""
         culprits = self.fault.culprits
@@ -166,6 +185,8 @@ class Case:
             "at": self.at,
             "branch": self.branch,
             "sides": self.sides,
+            "nccl": "" if self.nccl_fault is None else f"{self.nccl_fault.change}: {self.nccl_fault.why}",
+            "report": "" if self.nccl_fault is None else self.nccl_fault.report,
             "host": self.hosts[0] if self.hosts else "",
             "child": "" if self.seen is None else self.seen.child,
         }
