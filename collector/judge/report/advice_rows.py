@@ -89,16 +89,22 @@ _CAUSES = (
         holds=lambda c: c.of_kernel_or_driver,
     ),
     Row(
+        "find out what takes {who} longer than the others at {at}",
+        (Cause.USER_CODE,),
+        (Kind.STRAGGLER,),
+        lambda c: c.at,
+    ),
+    Row(
         "read {at}, to which {branch} leads: the others are past it, and {who} must come back from there or never go "
         "there alone",
         (Cause.USER_CODE,),
-        (Kind.RANK_NOT_JOINED, Kind.STRAGGLER),
+        (Kind.RANK_NOT_JOINED,),
         lambda c: c.at and c.branch,
     ),
     Row(
-        "read {at}: find out what keeps {who} there, or why the others do not go there",
+        "read {at}: find out what keeps {who} there, or why the others are not there",
         (Cause.USER_CODE,),
-        (Kind.RANK_NOT_JOINED, Kind.STRAGGLER),
+        (Kind.RANK_NOT_JOINED,),
         lambda c: c.at,
     ),
     Row(
@@ -241,8 +247,9 @@ _NEXT_TIME = (
     Row(
         "next time, set TORCH_NCCL_ENABLE_TIMING=1: the records then show which devices began the operation and which "
         "did not",
-        kinds=(Kind.STUCK_TOGETHER,),
-        holds=lambda c: c.backends == {"nccl"} and not c.tells_starts,
+        (Cause.UNKNOWN,),
+        (Kind.STUCK_TOGETHER,),
+        lambda c: c.backends == {"nccl"} and not c.tells_starts,
     ),
 )
 
