@@ -211,17 +211,19 @@ def tls_files() -> "TlsFiles":
     return TlsFiles(meta["--cert"], meta["--key"], meta["--cacert"])
 
 
-_SOURCE_WORDS = ("--collector", "--token-file", *(name for name, _ in _SSH_OPTIONS))
+_SOURCE_WORDS = ("--from", "--collector", "--token-file", *(name for name, _ in _SSH_OPTIONS))
+_PARAMETERS = {"--from": "directory"}
+"""Parameters that are not called as their option is."""
 
 
 def source_words() -> tuple[str, ...]:
     """Return the options that said on the command line whom to ask, for the next commands about the same job.
 
-    What the environment says it says to those as well; a file is asked again by nobody.
+    What the environment says it says to those as well.
     """
     context, words = click.get_current_context(), []
     for name in _SOURCE_WORDS:
-        parameter = name.removeprefix("--").replace("-", "_")
+        parameter = _PARAMETERS.get(name, name.removeprefix("--").replace("-", "_"))
         if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
             value = context.meta.get(name, context.params.get(parameter))
             values = value if isinstance(value, tuple) else (value,)

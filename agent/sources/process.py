@@ -12,6 +12,7 @@ from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone
 from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import lock_holders
+from agent.proc.frozen_cgroup import frozen_by
 from agent.proc.oom_counts import oom_kills
 from agent.proc.procfs import ProcFs, reading
 from agent.proc.sleep_ends import SLEEPS, seconds_left
@@ -26,6 +27,8 @@ from shared.redaction.redact import redact, redact_words
 from shared.wire.snapshot import BlockedThread, Holder, Process, Syscall
 
 _LONGEST_COMMAND = 500
+_FROZEN_IN = frozenset({"do_freezer_trap", "__refrigerator", "refrigerator"})
+"""Where a thread of a frozen cgroup sleeps: version 2, version 1."""
 _LONGEST_PATH = 1024
 _PATH_SECONDS = 0.3
 _MOST_KERNEL_FRAMES = 64
@@ -75,7 +78,7 @@ def read_process(
     procfs = context.procfs
     before = without_spinners(take_beat(procfs, pid, children=children, log_bytes=log_bytes), procfs, pid)
     stat = procfs.stat(pid)
-    status = procfs.fields(pid, "status")
+    status, wchan = procfs.fields(pid, "status"), _wchan(procfs, pid)
     syscall = _syscall(context, pid)
     return Process.model_validate(
         {
@@ -84,7 +87,7 @@ def read_process(
             "state": stat.state,
             "name": stat.name,
             "command": _command(procfs, pid, stat.state),
-            "wchan": _wchan(procfs, pid),
+            "wchan": wchan,
             "syscall": syscall,
             "lock_holders": lock_holders(procfs, pid) if syscall is not None and takes_lock(syscall.name) else (),
             "kernel_stack": _kernel_stack(procfs, pid),
@@ -94,6 +97,7 @@ def read_process(
             "started_at": procfs.started_at(stat),
             "tracer_pid": int(status.get("TracerPid", 0)) or None,
             "oom_kills": oom_kills(procfs, pid),
+            "frozen_by": frozen_by(procfs, pid) if wchan in _FROZEN_IN else None,
             "before": before,
         }
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import choose_source, job_argument, json_option, rank_option, read_ranks, source_options
+from cli.options import choose_source, job_argument, json_option, rank_option, read_ranks, source_options, ssh_options
 from cli.terminal import emit, emit_json
 
 
@@ -13,6 +13,7 @@ from cli.terminal import emit, emit_json
 )
 @job_argument
 @source_options
+@ssh_options
 @json_option
 @rank_option
 @click.option("--all", "every", is_flag=True, help="All sockets and pipes, not only the first ones.")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import choose_source, job_argument, json_option, rank_option, read_ranks, source_options
+from cli.options import choose_source, job_argument, json_option, rank_option, read_ranks, source_options, ssh_options
 from cli.terminal import emit, emit_json
 
 
@@ -17,6 +17,7 @@ Examples:
 )
 @job_argument
 @source_options
+@ssh_options
 @click.option(
     "--format",
     "form",

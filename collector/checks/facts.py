@@ -12,6 +12,8 @@ from shared.answer.checks import Check, CheckId, Severity
 from shared.plural import either
 from shared.rank_sets import fold, ranks_in_words
 from shared.wire.devices import Gpu, Gpus
+from shared.wire.log_events import Logs
+from shared.wire.ras import RasLook
 from shared.wire.setup import Setup
 from shared.wire.snapshot import Fds, Identity, NodeSnapshot, RankSnapshot
 from shared.wire.trace import Trace
@@ -34,6 +36,16 @@ class RankFacts(NamedTuple):
     rank: int
     setup: Setup | None
     trace: Trace | None
+
+    @property
+    def nccl(self) -> str | None:
+        """The version of NCCL that it has loaded, by its setup, else by its flight record or its own log."""
+        if self.setup is not None and self.setup.versions.nccl is not None:
+            return self.setup.versions.nccl if self.setup.nccl_loaded else None
+        if self.trace is not None and any(each.backend == "nccl" for each in self.trace.signatures):
+            return self.trace.library
+        events = self.look.logs.events if isinstance(self.look.logs, Logs) else ()
+        return next((version for event in events if (version := event.fields.get("nccl")) is not None), None)
 
     @property
     def age_seconds(self) -> float:
@@ -79,6 +91,8 @@ class JobFacts:
     all_answered: bool
     gpus: Mapping[str | None, tuple[Gpu, ...]] = field(default_factory=dict)
     """The GPUs of each host, where a driver was asked; they know who computes on them."""
+    nccl_logged: tuple[str, ...] = ()
+    """Versions of NCCL that logs tell of which do not say whose they are."""
 
     @cached_property
     def by_host(self) -> dict[str | None, list[RankFacts]]:
@@ -176,7 +190,15 @@ def facts_of(snapshots: Sequence[NodeSnapshot], expected: Expected) -> JobFacts:
     quiet = not expected.unanswered and not any(snapshot.missing for snapshot in snapshots)
     gpus = {each.host: each.gpus.gpus for each in snapshots if isinstance(each.gpus, Gpus)}
     processes = tuple(newest[process] for process in sorted(newest))
-    return JobFacts(processes, expected.neighbours, expected.job, quiet, gpus)
+    return JobFacts(processes, expected.neighbours, expected.job, quiet, gpus, _nccl_logged(snapshots))
+
+
+def _nccl_logged(snapshots: Sequence[NodeSnapshot]) -> tuple[str, ...]:
+    logs = [snapshot.logs for snapshot in snapshots if snapshot.logs is not None]
+    told = {event.fields["nccl"] for each in logs for event in each.events if "nccl" in event.fields}
+    looks = [snapshot.ras for snapshot in snapshots if isinstance(snapshot.ras, RasLook)]
+    told |= {network.nccl_version for look in looks for network in look.networks}
+    return tuple(sorted(filter(None, told)))
 
 
 def _facts_of(look: RankSnapshot, host: str | None) -> RankFacts:

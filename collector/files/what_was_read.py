@@ -41,6 +41,7 @@ _WHY = {
     EventKind.OUT_OF_MEMORY: "that memory ran out does not show that others wait for that rank",
     EventKind.DEVICE_ERROR: "a device error is reported where it is noticed, not where it happened",
     EventKind.INTERFACE: "which network NCCL chose is no fault by itself",
+    EventKind.VERSION: "a version of NCCL is no fault by itself",
     EventKind.SIGNAL: "that a process was ended does not show why",
     EventKind.RENDEZVOUS: "that ranks were waited for does not show which of them did not come",
 }

@@ -57,7 +57,7 @@ def faults_by_stacks(observations: Observations) -> list[Fault]:
     if _starting(waiting, observations):
         return [_shared_fault(waiting, observations, kind=Kind.STARTUP_INCOMPLETE, cause=Cause.RENDEZVOUS)]
     if len(waiting) < len(observations.roster.ranks):
-        return [_shared_fault(waiting, observations)]
+        return [_partly_known(waiting, observations)]
     if all(observations.doing(rank) is Doing.P2P for rank in waiting) and len(waiting) > 1:
         return [_p2p_fault(waiting, observations)]
     return [
@@ -239,6 +239,16 @@ def _has_one_group(ranks: tuple[int, ...], observations: Observations) -> bool:
 
 def _is_symmetric(activity: Activity) -> bool:
     return activity.doing is Doing.COLLECTIVE and activity.op is not None and activity.op.startswith(_SYMMETRIC)
+
+
+def _partly_known(waiting: tuple[int, ...], observations: Observations) -> Fault:
+    """Some wait, and what the others do is not known: nobody is stuck together with ranks that nobody has seen."""
+    others = [rank for rank in observations.roster.ranks if rank not in waiting]
+    op = _common_op(waiting, observations)
+    where = f"{ranks_with(waiting, 'waits', 'wait')} in {op or 'communication'}"
+    said = f"{where}, and what {ranks_with(others, 'does', 'do')} is not known"
+    remark = no_record(observations)
+    return shown_by(Support.STACKS, Kind.RANK_NOT_JOINED, (), waiting, remark, cause=Cause.UNKNOWN, op=op, said=said)
 
 
 def _shared_fault(

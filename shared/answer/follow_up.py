@@ -9,22 +9,27 @@ from shared.shell_commands import MOST_CHARACTERS, copyable
 
 # unhang stacks --native --rank 2 -- demo-11214
 _ABOUT_A_JOB = re.compile(
-    r"(unhang (?:diagnose|stacks|sequences|logs|fds|check|look))\b(?!.* --(?:ssh|from|collector)\b)"
+    r"(unhang (?:diagnose|stacks|sequences|logs|fds|check|look|jobs))\b(?!.* --(?:ssh|from|collector)\b)"
 )
 """Commands that take a source, and have none yet."""
 
 # unhang history --job demo-11214
 _OF_A_COLLECTOR = re.compile(r"(unhang history)\b(?!.* --collector\b)")
 
+# unhang sequences -- demo-11214        unhang preflight --ssh --hosts a,b
+_OF_FILES = re.compile(r"unhang (?:stacks|sequences|logs|fds|check|preflight)\b")
+"""Commands that mean something where files were read: what signals, attaches or looks again needs the job itself."""
+
 
 def asked_through(diagnosis: Diagnosis, *source: str) -> Diagnosis:
     """Return the diagnosis with `source`, such as `--collector URL`, in all of its commands that take one.
 
-    A command for which that is too long or cannot be quoted is left out: without it, it would ask somebody else.
+    A command for which that is too long or cannot be quoted is left out: without it, it would ask somebody else. So is
+    one for a job that runs, where files were read.
     """
     if not source:
         return diagnosis
-    words = _Words(copyable(*source), is_collector=source[0] == "--collector")
+    words = _Words(copyable(*source), is_collector=source[0] == "--collector", is_files=source[0] == "--from")
     return diagnosis.model_copy(
         update={
             "next_steps": _steps(diagnosis.next_steps, words),
@@ -41,6 +46,7 @@ class _Words(NamedTuple):
 
     text: str | None
     is_collector: bool
+    is_files: bool
 
 
 def _steps(steps: Iterable[NextStep], words: _Words) -> tuple[NextStep, ...]:
@@ -48,6 +54,8 @@ def _steps(steps: Iterable[NextStep], words: _Words) -> tuple[NextStep, ...]:
 
 
 def _command(command: str | None, words: _Words) -> str | None:
+    if command is not None and words.is_files:
+        command = command.replace(" --native", "") if _OF_FILES.match(command) else None
     begun = None if command is None else _ABOUT_A_JOB.match(command)
     if command is not None and begun is None and words.is_collector:
         begun = _OF_A_COLLECTOR.match(command)

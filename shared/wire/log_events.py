@@ -27,6 +27,8 @@ class EventKind(StrEnum):
     RENDEZVOUS = "rendezvous"
     INTERFACE = "interface"
     """The network that NCCL chose; not a fault, but compared across nodes."""
+    VERSION = "version"
+    """The version of a library; not a fault, but some versions have one."""
     DUMP_SIGNAL = "dump_signal"
     SIGNAL = "signal"
     GIL = "gil"

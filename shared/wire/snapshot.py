@@ -122,6 +122,7 @@ class Process(Value):
     started_at: float | None = None
     tracer_pid: int | None = Field(default=None, description="A debugger or strace attached to it, if any.")
     oom_kills: int | None = Field(default=None, description="OOM kills counted in its cgroup.")
+    frozen_by: str | None = Field(default=None, description="The file that thaws its cgroup, while that is frozen.")
     untraceable: str | None = Field(default=None, description="Why its stacks cannot be read; None where they can.")
     blocked_threads: tuple[BlockedThread, ...] = ()
     group_threads: dict[str, int] = Field(

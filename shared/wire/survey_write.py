@@ -54,6 +54,8 @@ MOST_OF_A_CALL_SITE = 8
 
 
 _C = TypeVar("_C", bound=Columns)
+_NEVER_OLD = frozenset({EventKind.INTERFACE, EventKind.VERSION})
+"""What a job says once, at its start."""
 
 
 def survey_of(snapshot: NodeSnapshot, others: Sequence[Identity] = ()) -> Survey:
@@ -211,6 +213,6 @@ def _last_events(logs: Logs | Missing) -> Logs | Missing:
     """Leave out the lines, and the events after which the process went on."""
     if isinstance(logs, Missing):
         return logs
-    events = [e for e in logs.events if e.kind is EventKind.INTERFACE or is_last_word(e, logs.files)]
+    events = [e for e in logs.events if e.kind in _NEVER_OLD or is_last_word(e, logs.files)]
     files = tuple(file.model_copy(update={"lines": ()}) for file in logs.files)
     return logs.model_copy(update={"files": files, "events": tuple(events[-MOST_EVENTS:])})

@@ -1,20 +1,18 @@
 """When not to ask RAS: what asking has done to jobs, by version of NCCL.
 
-A report that is refused costs evidence, one that crashes a job costs the job. Each row stands on a public issue of
-NVIDIA/nccl; `ras=always` in the agent's settings asks all the same.
+A report that is refused costs evidence, one that crashes a job costs the job. Which version crashes when stands in
+`shared/nccl_faults.py`; `ras=always` in the agent's settings asks all the same.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from agent.proc.library_versions import NcclVersion
+from shared.nccl_faults import NCCL_FAULTS, Asking
 from shared.wire.snapshot import Exited, Identity, Process, RankSnapshot
 from shared.wire.stacks import Stacks
 
 FIRST = NcclVersion(2, 24, 0)
-_CRASHES = NcclVersion(2, 27, 3)
-_BAD_AT_START = NcclVersion(2, 27, 3)
-_BAD_WITH_GAPS = NcclVersion(2, 29, 2)
 _TELLS = NcclVersion(2, 29, 2)
 """The first that tells of processes unasked; its RAS thread reads no communicator for that."""
 
@@ -43,14 +41,13 @@ def refusal(version: NcclVersion | None, signs: Signs) -> str | None:
     """Say why RAS must not be asked now; None: it may."""
     if version is None:
         return "the version of NCCL that the rank has loaded is unknown, and some crash when RAS is asked"
-    if version == _CRASHES:
-        return f"NCCL {version} can crash the job when RAS is asked (NVIDIA/nccl#1762)"
-    if signs.making:
-        return f"{signs.making}, and NCCL can crash when RAS is asked during that (NVIDIA/nccl#1669, #2346)"
-    if version < _BAD_AT_START and signs.young:
-        return f"{signs.young}, and NCCL {version} can crash when RAS is asked at the start (NVIDIA/nccl#1669)"
-    if _CRASHES < version < _BAD_WITH_GAPS and signs.gaps:
-        return f"{signs.gaps}, and NCCL {version} can crash when RAS misses processes (NVIDIA/nccl#1762)"
+    now = {Asking.ALWAYS: "", Asking.MAKING: signs.making, Asking.YOUNG: signs.young, Asking.GAPS: signs.gaps}
+    for fault in NCCL_FAULTS:
+        sign = None if fault.asking is None else now[fault.asking]
+        if sign is None or not fault.has(version) or (not sign and fault.asking is not Asking.ALWAYS):
+            continue
+        why = fault.why.format(version=version) if sign else f"NCCL {version} can crash the job when RAS is asked"
+        return f"{sign}, and {why} ({fault.report})" if sign else f"{why} ({fault.report})"
     return None
 
 

@@ -11,6 +11,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from collector.align.observations import Observations
 from collector.align.roster import RankView
@@ -113,7 +114,7 @@ def _of_rank(view: RankView, observations: Observations) -> Iterable[FdEvidence]
     ]
     yield from (_of_connection(view, socket, observations) for socket in fds.sockets if _is_stuck(socket))  # 1, 2
     yield from _of_store(view, fds, others)  # 3
-    yield from _of_pipes(view, fds)  # 4
+    yield from _of_pipes(view)  # 4
     yield from _of_files(view, fds, others)  # 5
     yield from _of_limit(view, fds)
 
@@ -171,25 +172,41 @@ def _serves_store(view: RankView, fds: Fds) -> bool:
     return view.rank == 0 and any(socket.state == "LISTEN" for socket in fds.sockets)
 
 
-def _of_pipes(view: RankView, fds: Fds) -> Iterable[FdEvidence]:
-    process = view.process
+class Pipe(NamedTuple):
+    """The pipe that a rank is blocked on."""
+
+    fd: int
+    path: str
+    reads: bool
+    others: tuple[str, ...]
+    """Who holds its other end: `pid 132 (cat)`; empty: no visible process does."""
+
+
+def pipe_of(view: RankView) -> Pipe | None:
+    """Return the pipe that a rank is blocked on; None where it is not blocked on one whose ends are known."""
+    fds, process = fds_of(view), view.process
     fd = _blocked_fd(process)
-    for pipe in fds.pipes:
-        if pipe.fd != fd or process is None or process.syscall is None:
-            continue
-        verb = "reads" if process.syscall.name in ("read", "readv") else "writes"
-        if not pipe.other_end:
-            text = f"rank {view.rank} {verb} a pipe (fd {fd}), and no visible process holds its other end"
-        else:
-            named = [
-                f"pid {pid}" + (f" ({name})" if name else "") for pid, name in _named(pipe.other_end, pipe.other_names)
-            ]
-            text = f"rank {view.rank} {verb} a pipe (fd {fd}) whose other end is held by {', '.join(named[:4])}"
-        yield _evidence(view, text, fd=fd, target=pipe.path)
+    if fds is None or process is None or process.syscall is None or fd is None:
+        return None
+    reads = process.syscall.name in ("read", "readv")
+    found = (pipe for pipe in fds.pipes if pipe.fd == fd)
+    return next((Pipe(fd, pipe.path, reads, tuple(_named(pipe.other_end, pipe.other_names))) for pipe in found), None)
 
 
-def _named(pids: tuple[int, ...], names: tuple[str, ...]) -> Iterable[tuple[int, str]]:
-    return ((pid, names[at] if at < len(names) else "") for at, pid in enumerate(pids))
+def _of_pipes(view: RankView) -> Iterable[FdEvidence]:
+    pipe = pipe_of(view)
+    if pipe is None:
+        return
+    what = f"rank {view.rank} {'reads' if pipe.reads else 'writes'} a pipe (fd {pipe.fd})"
+    text = f"{what}, and no visible process holds its other end"
+    if pipe.others:
+        text = f"{what} whose other end is held by {', '.join(pipe.others[:4])}"
+    yield _evidence(view, text, fd=pipe.fd, target=pipe.path)
+
+
+def _named(pids: tuple[int, ...], names: tuple[str, ...]) -> Iterable[str]:
+    named = ((pid, names[at] if at < len(names) else "") for at, pid in enumerate(pids))
+    return (f"pid {pid} ({name})" if name else f"pid {pid}" for pid, name in named)
 
 
 def _blocked_fd(process: Process | None) -> int | None:

@@ -216,11 +216,11 @@ def _together(table: MarkTable, speakers: frozenset[int]) -> Opinion | None:
         return None
     ranks, number = tuple(waits), named.pop()[0]
     first = next(call for call in calls if call.op is not None)
-    silent = None if table.size is None else table.size - len(ranks)
+    silent = _silent(table, ranks)
     partner = tuple(rank for rank in speakers if rank not in waits) if table.size == 2 and silent == 1 else ()
     partner = partner if len(partner) == 1 and len(speakers) == 2 else ()
-    all_known = silent is None and len(ranks) > 1 and speakers == set(ranks)
-    rest = f"; {_logs_without(silent)}" if silent else ""
+    all_known = silent is None and len(ranks) > 1 and speakers == set(ranks) == set(range(len(ranks)))
+    rest = f"; {_logs_without(silent, at_least=table.size is None)}" if silent else ""
     if silent is None:
         rest = "; the logs do not show whether these are all its members"
     return Opinion(
@@ -238,9 +238,18 @@ def _together(table: MarkTable, speakers: frozenset[int]) -> Opinion | None:
     )
 
 
-def _logs_without(silent: int) -> str:
-    others = either(silent, "other rank", f"other {silent}")
-    return f"the logs of the {others} do not say where {either(silent, 'it was', 'they were')}"
+def _silent(table: MarkTable, ranks: Collection[int]) -> int | None:
+    """How many members tell nothing; None: not known. A size that has no room for those who tell is none."""
+    if table.size is not None and table.size >= len(ranks):
+        return table.size - len(ranks)
+    return table.least - len(ranks) if table.least > len(ranks) else None
+
+
+def _logs_without(silent: int, *, at_least: bool) -> str:
+    others = "at least one other rank" if at_least else "the other rank"
+    if silent > 1:
+        others = f"at least {silent} others" if at_least else f"the other {silent}"
+    return f"the logs of {others} do not say where {either(silent, 'it was', 'they were')}"
 
 
 def _stuck_watchdogs(statements: Statements) -> list[Opinion]:

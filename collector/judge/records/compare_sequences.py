@@ -5,6 +5,7 @@ of elements, because a library moves elements and not shapes. Which side is righ
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -167,12 +168,45 @@ def _passed(group: GroupView, opinions: _Opinions) -> int:
 
 
 def _mismatch(group: GroupView, traces: dict[int, Trace], sequence: int, sides: Sides[tuple[int, ...]]) -> Mismatch:
-    shown = tuple((ranks, signature_at(group, traces, ranks[0], sequence)) for _, ranks in sides.all)
+    parts = [parts_at(group, traces, ranks[0], sequence) for _, ranks in sides.all]
+    at = _first_difference(parts)
+    shown = tuple((ranks, _shown(whole, at)) for (_, ranks), whole in zip(sides.all, parts, strict=True))
     certain = sides.decided and is_majority(len(sides.all[0][1]), len(group.members))
-    return Mismatch(group, sequence, shown, sides.odd, certain)
+    return Mismatch(group, sequence, shown, sides.odd, certain, _in_parts(parts, at))
+
+
+def parts_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> tuple[Signature, ...]:
+    """What `rank` has issued at `sequence`: several of a batch, the entry that ends it last."""
+    trace = traces[rank]
+    return tuple(trace.signatures[trace.signature[at]] for at in group.lanes[rank].at(sequence))
 
 
 def signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> Signature:
     """What `rank` has issued at `sequence`; of coalesced operations the last."""
-    trace = traces[rank]
-    return trace.signatures[trace.signature[group.lanes[rank].at(sequence)[-1]]]
+    return parts_at(group, traces, rank, sequence)[-1]
+
+
+def _first_difference(sides: Sequence[tuple[Signature, ...]]) -> int | None:
+    """Which part the sides of a batch differ in first; None where it is no batch, or they differ in number alone."""
+    if max(map(len, sides)) == 1:
+        return None
+    of_each = zip(*([facts_of(part) for part in side] for side in sides), strict=False)
+    return next((at for at, facts in enumerate(of_each) if len(set(facts)) > 1), None)
+
+
+def _shown(parts: tuple[Signature, ...], at: int | None) -> Signature:
+    """The batch, with the sizes and types of the part in which it differs: its last entry may have none."""
+    whole = parts[-1]
+    if at is None:
+        return whole
+    return parts[at]._replace(op=whole.op)
+
+
+def _in_parts(sides: Sequence[tuple[Signature, ...]], at: int | None) -> tuple[str, ...]:
+    counts = sorted({len(side) for side in sides})
+    if counts == [1]:
+        return ()
+    if at is None:
+        return (f"the batches have {' or '.join(map(str, counts))} entries on record",) if len(counts) > 1 else ()
+    ops = " or ".join(dict.fromkeys(side[at].op for side in sides))
+    return (f"of each batch the sizes and types of entry {at + 1} are shown ({ops}), the first that differs",)

@@ -29,6 +29,7 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
     cause = cause_of(fault, observations)
     since, lasted = _since(fault, observations) if evidence is None else (None, None)
     shown = evidence_of(fault, observations) if evidence is None else evidence
+    shown += restart_evidence(observations)
     return Finding(
         kind=fault.kind,
         cause=cause,
@@ -46,8 +47,8 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
         lasted_seconds=lasted,
         summary=summary_of(fault, cause, observations),
         remarks=(*fault.remarks, *filter(None, (restart_in_words(observations),))),
-        evidence=shown + restart_evidence(observations),
-        next_steps=next_steps_for(fault, cause, observations),
+        evidence=shown,
+        next_steps=next_steps_for(fault, cause, observations, shown),
     )
 
 

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from collector.align.observations import Observations
 from collector.align.wait_states import WaitState
-from collector.judge.report.advice import advice_of_lines
 from collector.judge.report.headline import Interpretation
-from collector.judge.report.next_steps import about_job, record_next_time
+from collector.judge.report.next_steps import about_job, advice_of_lines, record_next_time
 from shared.answer.diagnosis import NextStep
 from shared.answer.words import Verdict
-from shared.missing import Missing
+from shared.missing import Missing, Reason
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import copyable
@@ -21,9 +20,15 @@ _MOST_SECONDS = 600
 """The longest pause or patience that is worth suggesting."""
 _FOR_THE_LOOKS_SECONDS = 30
 
-_MORE_FILES = (
-    "add what other ranks left: flight-recorder dumps, stacks, or the logs of all ranks and of the launcher; "
-    "if the job still hangs, take them now: `unhang diagnose` on its nodes"
+_WHILE_IT_HANGS = (
+    "if the job still hangs, ask on its nodes, as it runs: `unhang diagnose` there says who moves and who does not"
+)
+_DUMP_AGAIN = (
+    "nothing waits in these records: if the job hung, take dumps of all ranks while it stands still, twice and ten "
+    "seconds apart"
+)
+_TRACE_THEM = (
+    "have `unhang` run as root or as the job's user, or give it CAP_SYS_PTRACE: no stack could be read without that"
 )
 
 _SECOND_DUMP = (
@@ -40,8 +45,12 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
     if reading.verdict is not Verdict.CANNOT_TELL:
         seems = "if it seems to stand still nevertheless, look again, with more time between the looks"
         return (_further_apart(seems, observations),) if observations.roster.live and reading.state == "running" else ()
-    steps = [_where_to_look(reading.unseen, observations) if reading.unseen else _again(reading, observations)]
-    steps = [*_unread_in_c(observations), *steps, *advice_of_lines(observations)]
+    steps = [*_unread_in_c(observations), *_untraced(observations)]
+    if reading.unseen:
+        steps.append(_where_to_look(reading.unseen, observations))
+    elif not steps or reading.decided_after is not None:
+        steps += _again(reading, observations)
+    steps += advice_of_lines(observations)
     if not observations.traces:
         steps += record_next_time(observations)
     return tuple(steps)
@@ -66,29 +75,63 @@ def _unread_in_c(observations: Observations) -> Iterator[NextStep]:
             return
 
 
+def _untraced(observations: Observations) -> Iterator[NextStep]:
+    """Whether the right to read stacks is what is missing: no further look would see more."""
+    present = observations.roster.present()
+    stacks = [view.looks[-1].stacks for view in present if view.looks and view.stacks is None]
+    if any(isinstance(each, Missing) and each.reason is Reason.NOT_PERMITTED for each in stacks):
+        yield NextStep(text=_TRACE_THEM)
+
+
 def _where_to_look(ranks: Sequence[int], observations: Observations) -> NextStep:
-    who, job = ranks_in_words(ranks), observations.roster.job
+    who = ranks_in_words(ranks)
     if observations.roster.live:
-        text = f"examine {who}, too: ask a collector, or all nodes of the job over ssh"
-        return about_job(text, "unhang", "diagnose", "--ssh", "--hosts", "NODES", job=job)
-    text = f"examine {who}, too: add {either(ranks, 'its', 'their')} dumps, stacks or logs to the directory"
-    return about_job(text, "unhang", "diagnose", job=job)
+        how = "ask a collector, or all nodes of the job with `unhang diagnose --ssh --hosts LIST`"
+        return NextStep(text=f"examine {who}, too: {how}")
+    return NextStep(
+        text=f"examine {who}, too: add {either(ranks, 'its', 'their')} dumps, stacks or logs to the directory"
+    )
 
 
-def _again(reading: Interpretation, observations: Observations) -> NextStep:
+def _again(reading: Interpretation, observations: Observations) -> Iterator[NextStep]:
     """The next question, with looks as far apart as it takes to decide: without a record the count starts again."""
     if reading.second_dump_after is not None:
         return NextStep(text=_SECOND_DUMP.format(seconds=reading.second_dump_after))
     if not observations.roster.live:
-        return about_job(_MORE_FILES, "unhang", "diagnose", job=observations.roster.job)
+        yield from _of_files(observations)
+        return
     left = reading.decided_after
     if left is None:
-        return _further_apart("look again, with more time between the looks", observations)
+        yield _further_apart("look again, with more time between the looks", observations)
+        return
     patience = min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
     text = "give it longer: only time tells slow from stuck"
-    return about_job(text, "unhang", "diagnose", "--patience", str(patience), job=observations.roster.job)
+    yield about_job(text, "unhang", "diagnose", "--patience", str(patience), job=observations.roster.job)
+
+
+def _of_files(observations: Observations) -> Iterator[NextStep]:
+    """What these files lack; of records in which nobody waits, other ones are needed and not more."""
+    present = observations.roster.present()
+    lacking = [
+        what
+        for what, there in (
+            ("flight-recorder dumps", observations.traces),
+            ("stacks of all ranks", any(view.stacks is not None for view in present)),
+            ("the logs of all ranks and of the launcher", any(view.logged for view in present)),
+        )
+        if not there
+    ]
+    complete = len(observations.traces) == observations.roster.world_size
+    if complete:
+        yield NextStep(text=_DUMP_AGAIN)
+    else:
+        what = ", ".join(lacking) if lacking else "what the other ranks left"
+        yield NextStep(text=f"add to the directory what is not in it: {what}")
+    yield NextStep(text=_WHILE_IT_HANGS)
 
 
 def _further_apart(text: str, observations: Observations) -> NextStep:
-    apart = ("--interval", str(_LOOK_AGAIN_SECONDS), "--timeout", str(_LOOK_AGAIN_SECONDS + _FOR_THE_LOOKS_SECONDS))
-    return about_job(text, "unhang", "diagnose", *apart, job=observations.roster.job)
+    """Twice as far apart as these were, where that was long already."""
+    apart = min(_MOST_SECONDS, max(_LOOK_AGAIN_SECONDS, 2 * math.ceil(observations.motion.seconds)))
+    words = ("--interval", str(apart), "--timeout", str(apart + _FOR_THE_LOOKS_SECONDS))
+    return about_job(text, "unhang", "diagnose", *words, job=observations.roster.job)

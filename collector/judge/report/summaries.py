@@ -9,8 +9,9 @@ from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.words import Cause, Kind
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
-from shared.wire.trace import Signature
+from shared.wire.trace import Signature, State
 
+_MOST_SIZES = 4
 _NOT_JOINED = ("has not joined", "have not joined")
 _PREDICATES = {
     Kind.RANK_NOT_JOINED: _NOT_JOINED,
@@ -37,7 +38,7 @@ def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
     if fault.kind is Kind.ORDER_INVERSION:
         return _inversion(fault, at)
     if fault.kind is Kind.STUCK_TOGETHER:
-        return _stuck(fault, at)
+        return _stuck(fault, at, observations)
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         return _not_started(fault, observations)
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
@@ -82,7 +83,7 @@ def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str)
     return f"{said}{at or ' the others'}{_where(fault, cause, observations)}{victims}"
 
 
-def _stuck(fault: Fault, at: str) -> str:
+def _stuck(fault: Fault, at: str, observations: Observations) -> str:
     who = ranks_in_words(fault.victims)
     if fault.culprits:
         late = ranks_in_words(fault.culprits)
@@ -93,7 +94,19 @@ def _stuck(fault: Fault, at: str) -> str:
         return f"{ranks_with(fault.victims, 'waits', 'all wait')}{inside}, and stacks alone do not show for whom"
     match = "; recorded arguments match" if fault.op is None or is_compared(fault.op) else ""
     stuck = ranks_with(fault.victims, "is stuck", "are stuck")
-    return f"{stuck} in{at or ' communication'}: all ranks entered it, not all completed it{match}"
+    did = "started it on their devices" if _all_began(fault, observations) else "issued it"
+    return f"{stuck} in{at or ' communication'}: all of them {did}, not all completed it{match}"
+
+
+def _all_began(fault: Fault, observations: Observations) -> bool:
+    """Do the records show that the devices of all who wait have begun it? That it was issued shows no such thing."""
+    states = [
+        observations.traces[edge.waiter].state[position]
+        for edge in fault.edges
+        if edge.sequence is not None and edge.waiter in edge.group.lanes
+        for position in edge.group.lanes[edge.waiter].at(edge.sequence)[-1:]
+    ]
+    return bool(states) and all(state == State.STARTED for state in states)
 
 
 def _mismatch(fault: Fault, at: str) -> str:
@@ -103,7 +116,8 @@ def _mismatch(fault: Fault, at: str) -> str:
     sides = fault.mismatch.sides
     if not who:
         alike = len({signature.op for _, signature in sides}) == 1
-        called = [(ranks_in_words(ranks), _call(signature) if alike else signature.op) for ranks, signature in sides]
+        told = _calls([signature for _, signature in sides]) if alike else [signature.op for _, signature in sides]
+        called = [(ranks_in_words(ranks), call) for (ranks, _), call in zip(sides, told, strict=True)]
         named = " vs. ".join(f"{ranks} ({call})" for ranks, call in called)
         tied = ", and no side has a majority" if len(sides) > 1 else ""
         return f"the ranks disagree on{at}: {named}{tied}"
@@ -114,15 +128,31 @@ def _mismatch(fault: Fault, at: str) -> str:
 
 def settled_in_words(mismatch: Mismatch) -> str:
     """Say on what the ranks disagreed in an operation that all of them have completed."""
-    sides = " vs. ".join(f"{ranks_in_words(ranks)} ({_call(signature)})" for ranks, signature in mismatch.sides[:4])
+    calls = _calls([signature for _, signature in mismatch.sides[:4]])
+    told = zip((ranks for ranks, _ in mismatch.sides), calls, strict=False)
+    sides = " vs. ".join(f"{ranks_in_words(ranks)} ({call})" for ranks, call in told)
     named = mismatch.group.ref.description or mismatch.group.ref.name
     return f"the ranks disagreed on operation #{mismatch.sequence} of group {named}, which all completed: {sides}"
 
 
-def _call(signature: Signature) -> str:
-    sizes = " ".join("[" + ",".join(map(str, size)) + "]" for size in signature.input_sizes[:4])
+def _calls(signatures: Sequence[Signature]) -> list[str]:
+    """Say what each side called: by what it put in, and by what comes out where that alone tells them apart."""
+    into = [_call(signature, _sizes(signature.input_sizes)) for signature in signatures]
+    if len(signatures) > len(set(into)) or len(into) == 1:
+        both = [(_sizes(each.input_sizes) or "[]", _sizes(each.output_sizes) or "[]") for each in signatures]
+        if any(given != got for given, got in both):
+            return [_call(each, " -> ".join(sizes)) for each, sizes in zip(signatures, both, strict=True)]
+    return into
+
+
+def _call(signature: Signature, sizes: str) -> str:
     types = "/".join(dict.fromkeys((*signature.input_dtypes, *signature.output_dtypes)))
     return " ".join(part for part in (signature.op, sizes, types and f"of type {types}") if part)
+
+
+def _sizes(sizes: tuple[tuple[int, ...], ...]) -> str:
+    shown = " ".join("[" + ",".join(map(str, size)) + "]" for size in sizes[:_MOST_SIZES])
+    return shown + (f" +{len(sizes) - _MOST_SIZES}" if len(sizes) > _MOST_SIZES else "")
 
 
 def _inversion(fault: Fault, at: str) -> str:

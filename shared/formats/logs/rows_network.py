@@ -178,11 +178,13 @@ CONNECTIONS = (
     ),
     # ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.
     row(EventKind.TRANSPORT_ERROR, "ncclRemoteError:", r"(?P<type>ncclRemoteError): A call failed possibly"),
-    # … watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, …
+    # … watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, NCCL
+    #   version 2.28.9
     row(
         EventKind.TRANSPORT_ERROR,
         "remote process exited or there was",
-        r"(?P<type>remote process exited or there was a network error)",
+        r"(?P<type>remote process exited or there was a network error)"
+        r"(?:, NCCL version (?P<nccl>\d{1,3}(?:\.\d{1,3}){2}))?",
     ),
     # Collective WorkNCCL(SeqNum=89, OpType=ALLREDUCE, …) raised the following async exception: NCCL error: unhandled …
     row(
@@ -210,5 +212,9 @@ CONNECTIONS = (
         EventKind.INTERFACE,
         ": Using ",
         r"(?P<transport>Bootstrap) ?: Using (?P<interface>[\w.-]{1,40}):(?P<address>[^<\s]{1,60})<\d{1,5}>",
+    ),
+    # NCCL version 2.27.5+cuda12.9        NCCL version 2.30.7 compiled with CUDA 12.8
+    row(
+        EventKind.VERSION, "NCCL version ", r"\bNCCL version (?P<nccl>\d{1,3}(?:\.\d{1,3}){2})(?:\+cuda| compiled with)"
     ),
 )

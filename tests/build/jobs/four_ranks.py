@@ -41,9 +41,11 @@ def looks_without(
     return looks if hosts is None else placed(looks, hosts)
 
 
-def looks_at_all_stuck(*, hosts: Mapping[str, str] | None = TWO_NODES, **looking: Any) -> list[NodeSnapshot]:
-    """Two looks at four ranks that have all issued an operation which nobody completes."""
-    job = Job({rank: [Collective(WORLD)] * 4 for rank in RANKS})
+def looks_at_all_stuck(
+    *, hosts: Mapping[str, str] | None = TWO_NODES, operations: int = 4, **looking: Any
+) -> list[NodeSnapshot]:
+    """Two looks at four ranks that have all issued an operation, their first or a later one, that nobody completes."""
+    job = Job({rank: [Collective(WORLD)] * operations for rank in RANKS})
     looks = live_looks(job, {rank: Seen() for rank in RANKS}, **looking)
     for rank in RANKS:
         looks = with_rank(looks, rank, recorder=trace_without_end(job, rank))

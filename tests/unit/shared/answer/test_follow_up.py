@@ -22,7 +22,8 @@ def commands(*source: str, given: str) -> str | None:
             "unhang stacks --collector http://head:8470 --rank 2 --native -- demo",
         ),
         ("unhang diagnose --interval 61", "unhang diagnose --collector http://head:8470 --interval 61"),
-        ("unhang run -- torchrun …", "unhang run -- torchrun …"),
+        ("unhang jobs", "unhang jobs --collector http://head:8470"),
+        ("unhang run -- torchrun train.py", "unhang run -- torchrun train.py"),
         ("unhang history --job demo", "unhang history --collector http://head:8470 --job demo"),
         ("kill -CONT 7", "kill -CONT 7"),
         ("kubectl exec a -- unhang stacks", "kubectl exec a -- unhang stacks"),
@@ -33,9 +34,20 @@ def test_the_collector_is_asked_again(given: str, expected: str) -> None:
     assert commands("--collector", "http://head:8470", given=given) == expected
 
 
-def test_only_a_collector_has_a_history() -> None:
-    """What is kept is in no directory, and on no node."""
-    assert commands("--from", "dumps", given="unhang history --job demo") == "unhang history --job demo"
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("unhang sequences -- demo", "unhang sequences --from dumps -- demo"),
+        ("unhang stacks --rank 2 --native -- demo", "unhang stacks --from dumps --rank 2 -- demo"),
+        ("unhang preflight --ssh --hosts a,b", "unhang preflight --ssh --hosts a,b"),
+        ("unhang diagnose --patience 61 -- demo", None),
+        ("unhang history --job demo", None),
+        ("kill -CONT 7", None),
+    ],
+)
+def test_files_are_asked_for_what_is_in_them(given: str, expected: str | None) -> None:
+    """No process of a saved look is signalled, and no question is put to it again."""
+    assert commands("--from", "dumps", given=given) == expected
 
 
 def test_of_findings_too_and_quoted() -> None:

@@ -1,9 +1,12 @@
 """Advice that single lines call for, and not where they do not."""
 
+from collections.abc import Mapping
+
 import pytest
 
+from tests.build.jobs.four_ranks import looks_at_all_stuck
+from tests.build.jobs.judged import judged
 from tests.build.jobs.logged import judged_logs
-from tests.build.jobs.records import ISSUED, Row, judged_records
 from tests.build.jobs.verdicts import stuck_on_a_link
 
 BOUND = "RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
@@ -38,12 +41,15 @@ def test_other_lines_call_for_none(line: str) -> None:
     assert not {word for word in ("LAUNCH_BLOCKING", "is taken") if word in steps(line)}
 
 
-@pytest.mark.parametrize(("sequence", "told"), [(1, True), (7, False)])
-def test_devices_that_may_not_reach_each_other(sequence: int, told: bool) -> None:
-    """Only while no collective of the group has got through."""
-    done = [Row("0", at) for at in range(1, sequence)]
-    answer = judged_records({rank: [*done, Row("0", sequence, ISSUED)] for rank in range(2)}, {"0": range(2)})
+@pytest.mark.parametrize(
+    ("operations", "hosts", "told"),
+    [(1, {"a": "0-3"}, True), (4, {"a": "0-3"}, False), (1, {"a": "0-1", "b": "2-3"}, False)],
+)
+def test_devices_that_may_not_reach_each_other(operations: int, hosts: Mapping[str, str] | None, told: bool) -> None:
+    """Only of one node that is known, and while no collective of the group has got through."""
+    answer = judged(looks_at_all_stuck(hosts=hosts, operations=operations))
     texts = [step.text for finding in answer.findings for step in finding.next_steps]
+    assert texts
     assert any("NCCL_P2P_DISABLE" in text for text in texts) is told
 
 

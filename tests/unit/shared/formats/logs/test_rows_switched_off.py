@@ -14,6 +14,7 @@ from tests.unit.shared.formats.logs.test_parse import LINES, events
 Line = tuple[str, EventKind, dict[str, str]]
 
 TOLD: list[Line] = [
+    ("node1:42:51 [0] NCCL INFO NCCL version 2.27.5+cuda12.9", EventKind.VERSION, {"nccl": "2.27.5"}),
     (
         "[rank0]:[E ProcessGroupNCCL.cpp:1414] [PG 1 Rank 0] Exception (either an error or timeout) detected by "
         "watchdog at work: 31, last enqueued NCCL work: 40, last completed NCCL work: 30.",

@@ -1,0 +1,201 @@
+"""What is at hand about a finding: the facts by which a row of advice holds, and the words that it is filled with."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from collector.align.groups.signature_rules import ROOTED
+from collector.align.observations import Observations
+from collector.align.stacks.activity import Activity, place
+from collector.align.stacks.call_sites import parting_call
+from collector.judge.fault import Fault
+from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, SignatureEvidence, StackEvidence
+from shared.answer.words import Cause, Kind
+from shared.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
+from shared.plural import either
+from shared.rank_sets import ranks_in_words
+from shared.wire.setup import Setup
+
+_MOST_NAMED = 8
+_BEFORE_ANY_WORKED = 2
+"""Operations after which a path between devices has worked."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault, its cause, and what was observed."""
+
+    fault: Fault
+    cause: Cause
+    observations: Observations
+    evidence: tuple[Evidence, ...] = ()
+    """What the finding rests on, as the answer shows it."""
+
+    @property
+    def kind(self) -> Kind:
+        return self.fault.kind
+
+    @property
+    def live(self) -> bool:
+        return self.observations.roster.live
+
+    @property
+    def names_nobody(self) -> bool:
+        return not self.fault.culprits
+
+    @property
+    def recorded(self) -> bool:
+        return bool(self.observations.traces)
+
+    @cached_property
+    def has_stacks(self) -> bool:
+        return any(view.stacks is not None for view in self.observations.roster.ranks.values())
+
+    @cached_property
+    def has_logs(self) -> bool:
+        roster = self.observations.roster
+        return bool(roster.unowned or roster.communicators) or any(view.logged for view in roster.ranks.values())
+
+    @cached_property
+    def seen(self) -> Activity | None:
+        """What the first culprit does that was seen."""
+        return next(iter(self.observations.seen(self.fault.culprits)), None)
+
+    @cached_property
+    def at(self) -> str:
+        """The user's line in which it is; empty: not known."""
+        return "" if self.seen is None or self.seen.user is None else str(place(self.seen.user))
+
+    @cached_property
+    def branch(self) -> str:
+        """The call by which its stack leaves those of the others, where that is another line; empty: none is known."""
+        if self.seen is None:
+            return ""
+        call = parting_call(self.seen.frames, (each.frames for each in self.observations.seen(self.fault.victims)))
+        return "" if call is None or str(place(call)) == self.at else str(place(call))
+
+    @cached_property
+    def everybody(self) -> frozenset[int]:
+        return frozenset((*self.fault.culprits, *self.fault.victims))
+
+    @cached_property
+    def unaccounted(self) -> tuple[int, ...]:
+        """Ranks that must be there, and of which nothing is known: named in no evidence, or not seen in any."""
+        ranks = self.observations.roster.ranks
+        return tuple(rank for rank, view in ranks.items() if rank not in self.everybody and not view.looks)
+
+    @cached_property
+    def accounts_for_all(self) -> bool:
+        """Is the world known and each of its ranks seen, and are all of it, or of a known group, in this?"""
+        world, fault = self.observations.roster.world_size, self.fault
+        if world is None or self.unaccounted or not self.everybody:
+            return False
+        members = () if fault.group is None or fault.group.inferred else fault.group.members
+        return len(self.everybody) >= world or (bool(members) and self.everybody.issuperset(members))
+
+    @cached_property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts of all ranks in it; empty where one of them is not known."""
+        found = {self.observations.roster.ranks[rank].host for rank in self.everybody}
+        return tuple(sorted(host for host in found if host is not None)) if None not in found else ()
+
+    @cached_property
+    def link(self) -> str:
+        """Both ends of the first link under suspicion, in words; empty: there is none."""
+        ends = [end for link in self.fault.links[:1] for end in (link.from_, link.to)]
+        named = [" on ".join(filter(None, (_rank_named(end.rank), end.host))) for end in ends]
+        return " and ".join(named) if all(named) else ""
+
+    @cached_property
+    def backends(self) -> frozenset[str]:
+        return frozenset(edge.signature.backend for edge in self.fault.edges)
+
+    @property
+    def rooted(self) -> bool:
+        return self.kind is Kind.STUCK_TOGETHER and self.fault.op in ROOTED
+
+    @property
+    def is_first(self) -> bool:
+        """Has no operation of this group got done before?"""
+        return self.fault.sequence is not None and self.fault.sequence <= _BEFORE_ANY_WORKED
+
+    @property
+    def lacks_members(self) -> bool:
+        """Do ranks wait for members of which these files tell nothing?"""
+        if not self.names_nobody or not self.fault.victims or self.cause is not Cause.UNKNOWN or self.accounts_for_all:
+            return False
+        return self.kind is Kind.RANK_NOT_JOINED or (self.kind is Kind.STUCK_TOGETHER and bool(self.unaccounted))
+
+    @property
+    def same_operation(self) -> bool:
+        """Do all sides of a mismatch call one operation, with other sizes or types?"""
+        sides = () if self.fault.mismatch is None else self.fault.mismatch.sides
+        return bool(sides) and len({signature.op for _, signature in sides}) == 1
+
+    @cached_property
+    def sides(self) -> str:
+        """The lines from which the sides of a mismatch called, where these differ."""
+        found = (each for each in self.evidence if isinstance(each, SignatureEvidence))
+        sites = [side.call_site for each in found for side in each.sides]
+        told = [str(site) for site in dict.fromkeys(sites) if site is not None]
+        return " with ".join(told[:2]) if len(told) > 1 and None not in sites else ""
+
+    @cached_property
+    def of_kernel_or_driver(self) -> bool:
+        """Does a kernel log or the driver itself tell of the device?"""
+        return any(isinstance(each, KernelEvidence | GpuEvidence) for each in self.evidence)
+
+    @cached_property
+    def in_several_places(self) -> bool:
+        return not self.recorded and sum(isinstance(each, StackEvidence) for each in self.evidence) > 1
+
+    @cached_property
+    def tells_starts(self) -> bool:
+        """Do the records tell when a device began an operation?"""
+        return any(any(trace.started_ns) for trace in self.observations.traces.values())
+
+    @cached_property
+    def nccl_fault(self) -> NcclFault | None:
+        """What is known to hang jobs in the version of NCCL that ranks have loaded, recorded or logged, if anything."""
+        told = {parse_nccl_version(version) for version in self._nccl_versions()}
+        return next((fault for fault in NCCL_FAULTS if fault.hangs and any(map(fault.has, filter(None, told)))), None)
+
+    def _nccl_versions(self) -> Iterator[str | None]:
+        roster = self.observations.roster
+        for view in roster.ranks.values():
+            setup = view.looks[-1].setup if view.looks else None
+            if isinstance(setup, Setup) and setup.nccl_loaded:
+                yield setup.versions.nccl
+            if view.trace is not None and any(each.backend == "nccl" for each in view.trace.signatures):
+                yield view.trace.library
+        logged = (*roster.unowned, *(event for view in roster.ranks.values() for event in view.logged))
+        yield from (event.fields.get("nccl") for event in logged)
+
+    @cached_property
+    def words(self) -> dict[str, str]:
+        """What a row's text may name."""
+        culprits = self.fault.culprits
+        return {
+            "who": ranks_in_words(culprits) if len(culprits) <= _MOST_NAMED else f"these {len(culprits)} ranks",
+            "whose": either(culprits, "its", "their"),
+            "they": either(culprits, "it is", "they are"),
+            "link": self.link,
+            "missing": _named(self.unaccounted),
+            "op": self.fault.op or "the operation",
+            "at": self.at,
+            "branch": self.branch,
+            "sides": self.sides,
+            "nccl": "" if self.nccl_fault is None else f"{self.nccl_fault.change}: {self.nccl_fault.why}",
+            "report": "" if self.nccl_fault is None else self.nccl_fault.report,
+            "host": self.hosts[0] if self.hosts else "",
+            "child": "" if self.seen is None else self.seen.child,
+        }
+
+
+def _rank_named(rank: int | None) -> str:
+    return "" if rank is None else f"rank {rank}"
+
+
+def _named(ranks: Iterable[int]) -> str:
+    named = tuple(ranks)
+    return ranks_in_words(named) if named else "the other members"
