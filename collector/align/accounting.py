@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from collector.align.absent_ranks import ended_ranks, of_files, only_logged, views_of_absent
+from collector.align.by_rank import ByRank
 from collector.align.expected import Expected
 from collector.align.logs.unowned_lines import logged_communicators, unowned_events
 from collector.align.node_clocks import clocks_off
@@ -23,7 +24,7 @@ from collector.align.processes import (
     world_size_of,
 )
 from collector.align.ras.communicators import lost_processes, ras_view
-from collector.align.roster import Presence, RankView, Roster
+from collector.align.roster import Presence, RankView, Roster, never_seen
 from collector.align.stacks.telling_threads import with_telling_threads
 from collector.align.thresholds import GUESSED_AT_LEAST, GUESSED_PER_RANK
 from shared.wire.log_events import LogEvent, Logs
@@ -60,7 +61,7 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
     return Roster(
         job=expected.job or next((s.identity.job for s in current), None),
         world_size=world_size,
-        ranks=with_telling_threads(dict(sorted((seen | gone).items()))),
+        ranks=ByRank(with_telling_threads(dict(sorted((seen | gone).items()))), never_seen),
         conflicts=tuple(conflicts + disagreement),
         live=live,
         last_look_ns=max(

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from collector.align.by_rank import ByRank
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
@@ -27,8 +28,8 @@ class Observations:
     roster: Roster
     motion: JobMotion
     groups: tuple[GroupView, ...]
-    traces: dict[int, Trace]
-    activities: dict[int, Activity]
+    traces: ByRank[Trace]
+    activities: ByRank[Activity]
     edges: tuple[Edge, ...] = field(default=())
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     """What each node's kernel log and GPUs tell, by host."""

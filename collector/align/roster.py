@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from collector.align.by_rank import ByRank
 from collector.align.expected import Unanswered
 from collector.align.processes import newest_ns
 from collector.align.ras.communicators import RasView
@@ -118,13 +119,18 @@ class RankView:
         return (getattr(look, source) for look in reversed(self.looks))
 
 
+def never_seen(rank: int) -> RankView:
+    """A rank that no source places anywhere."""
+    return RankView(rank, Presence.UNSEEN)
+
+
 @dataclass(frozen=True)
 class Roster:
     """Every rank of one attempt of one job."""
 
     job: str | None
     world_size: int | None
-    ranks: dict[int, RankView]
+    ranks: ByRank[RankView]
     conflicts: tuple[Conflict, ...]
     live: bool
     """Was any rank's process looked at (now or when a snapshot was saved), or are there bare dumps only?"""

@@ -23,6 +23,7 @@ from collector.judge.logs.vote import Opinion
 from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import Evidence
 from shared.answer.words import Cause, Certainty, Kind
+from shared.isolation import costs_itself
 
 
 class Support(StrEnum):
@@ -207,6 +208,7 @@ def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Support:
     return Support.RECORD if complete else Support.PART_OF_RECORD
 
 
+@costs_itself(lambda fault, observations: replace(fault, certainty=Certainty.SUSPECTED))
 def tempered(fault: Fault, observations: Observations) -> Fault:
     """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
     may_come = fault.kind is Kind.RANK_NOT_JOINED and any(_may_come(rank, observations) for rank in fault.culprits)

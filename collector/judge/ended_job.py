@@ -21,6 +21,7 @@ from collector.judge.report.findings import finding_of
 from collector.judge.report.headline import Interpretation, ended_in_words
 from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence
 from shared.answer.words import Cause, Kind, Verdict
+from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.rank_sets import fold
 from shared.shell_commands import copyable
@@ -44,6 +45,7 @@ _Ended = Mapping[int, Exited]
 """How each rank ended, as far as somebody saw it."""
 
 
+@costs_itself(lambda _: Interpretation(Verdict.CANNOT_TELL, "its ranks ended, and unhang failed to tell how"))
 def ended_job(observations: Observations) -> Interpretation:
     """Say how the job ended, what its ranks did last and, where it did not end as jobs do, that as a finding."""
     roster = observations.roster

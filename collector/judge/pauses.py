@@ -20,11 +20,13 @@ from collector.judge.report.findings import cause_of
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
 from shared.answer.words import Kind, Verdict
+from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import RankSnapshot
 
 
+@costs_itself(lambda *_: Interpretation(Verdict.CANNOT_TELL, "unhang failed to judge whether it is a pause"))
 def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation | None:
     """Is the pause one that the job's own rhythm explains? Returns the verdict in that case, None if it is a hang."""
     if not observations.roster.live:

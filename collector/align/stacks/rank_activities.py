@@ -8,6 +8,7 @@ from collector.align.stacks.activity import Activity, from_stacks, with_lock_fil
 from collector.align.stacks.lock_files import lock_of
 from collector.align.stacks.tables.frames_native import IN_DATABASE
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
+from shared.isolation import costs_itself
 
 
 def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
@@ -34,6 +35,7 @@ def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
     return found
 
 
+@costs_itself(lambda activities, views: activities)
 def spread_native(activities: dict[int, Activity], views: dict[int, RankView]) -> dict[int, Activity]:
     """Let ranks share what the native stack of one of them told: only one of each Python stack is looked at so.
 

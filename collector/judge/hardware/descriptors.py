@@ -24,6 +24,7 @@ from collector.align.thresholds import (
 from collector.judge.fault import Accuser, Fault
 from shared.answer.diagnosis import FdEvidence, Link, LinkEnd
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.wire.snapshot import Fds, Process, Socket
 
 _MOST = 6
@@ -32,6 +33,7 @@ _MOST_RANKS = 8
 _CONNECTED = "ESTABLISHED"
 
 
+@costs_itself(lambda fault, observations: fault)
 def with_descriptors(fault: Fault, observations: Observations) -> Fault:
     """Add what the culprits' descriptors show; where no agent shows them, what the victims' connections show."""
     found: list[FdEvidence] = []

@@ -28,6 +28,7 @@ from collector.judge.logs.vote import (
 )
 from shared.answer.diagnosis import Link, LinkEnd, LogEvidence
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent
 
 MOST_LINKS = 16
@@ -45,6 +46,7 @@ class _Broken:
     event: LogEvent
 
 
+@costs_itself(lambda *_: [])
 def opinions_by_transport(statements: Statements, observations: Observations, aftermath: Aftermath) -> list[Opinion]:
     """Return the links on which errors were logged, or the dead at their other end, or who left the others alone."""
     every = list(statements.of_kind(EventKind.TRANSPORT_ERROR))

@@ -13,6 +13,7 @@ from collector.judge.fault import kind_of
 from collector.judge.logs.vote import Opinion, line_of
 from shared.answer.diagnosis import LogEvidence
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
@@ -45,6 +46,7 @@ _STORAGE = re.compile(r"No space left on device|\[Errno (?:5|28|30|95|116|121|12
 """EIO, ENOSPC, EROFS, EOPNOTSUPP, ESTALE, EREMOTEIO, EDQUOT."""
 
 
+@costs_itself(lambda *_: [])
 def opinions_by_own_words(statements: Statements, observations: Observations) -> list[Opinion]:
     """Return who failed by its own word while others waited; empty where that is most of those who speak."""
     if not any(True for _ in statements.of_kind(*_CAUSES)):

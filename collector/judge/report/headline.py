@@ -10,6 +10,7 @@ from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
 from shared.answer.words import HAS_ENDED, Verdict
+from shared.isolation import costs_itself
 from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Exited
@@ -53,6 +54,7 @@ _PHASES = {
 }
 
 
+@costs_itself(lambda reading, observations: _plain(reading))
 def headline_of(reading: Interpretation, observations: Observations) -> str:
     """One sentence a human can act on."""
     if reading.findings and reading.verdict is not Verdict.NOT_HUNG:
@@ -67,6 +69,11 @@ def headline_of(reading: Interpretation, observations: Observations) -> str:
         yet = "" if reading.idle else " yet"
         return f"Cannot tell{yet}: {_waiting(reading, observations)}."
     return f"Cannot tell: {reading.reason}."
+
+
+def _plain(reading: Interpretation) -> str:
+    said = reading.findings[0].summary if reading.findings else reading.reason
+    return f"{reading.verdict.replace('_', ' ').capitalize()}: {said}".removesuffix(": ")
 
 
 def ended_in_words(roster: Roster) -> str:

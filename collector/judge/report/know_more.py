@@ -10,6 +10,7 @@ from collector.judge.report.headline import Interpretation
 from collector.judge.report.next_steps import about_job, record_next_time
 from shared.answer.diagnosis import NextStep
 from shared.answer.words import Verdict
+from shared.isolation import costs_itself
 from shared.missing import Missing
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
@@ -25,6 +26,7 @@ _MORE_FILES = (
 )
 
 
+@costs_itself(lambda reading, observations: ())
 def steps_to_know_more(reading: Interpretation, observations: Observations) -> tuple[NextStep, ...]:
     """What to do or switch on where no finding says it."""
     if reading.verdict is not Verdict.CANNOT_TELL:

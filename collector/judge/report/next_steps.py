@@ -12,6 +12,7 @@ from collector.judge.fault import Fault
 from collector.judge.report.advice import advice_of_fault, advice_of_lines
 from shared.answer.diagnosis import NextStep, StackEvidence
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import WHY_NONE, copyable
@@ -62,6 +63,7 @@ _OF_CODE = frozenset({Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.P2P_D
 _UNRECORDED = "compare the calls and sizes in the ranks' stacks; check network, GPUs and driver on these nodes"
 
 
+@costs_itself(lambda fault, cause, observations: ())
 def next_steps_for(fault: Fault, cause: Cause, observations: Observations) -> tuple[NextStep, ...]:
     """Return what to do about `fault`, most useful first."""
     lock = fault.lock or _polled_by(fault.culprits, observations)

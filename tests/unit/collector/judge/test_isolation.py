@@ -1,0 +1,102 @@
+"""Each part that is marked `costs_itself` fails in turn: the rest keeps its verdict, names nobody else, and tells of it.
+
+The list is made from the code, so that a part that is added is tried like all others.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+import collector
+from collector.show.text.markdown import render_markdown
+from collector.show.text.text import render_text
+from shared import isolation
+from shared.answer.diagnosis import Diagnosis
+from shared.answer.words import Certainty, Verdict
+from shared.missing import Reason
+from tests.build.jobs.verdicts import VERDICTS
+from tests.conftest import tell_failures
+
+_CASES = tuple(name for name in VERDICTS if name not in ("thousand_ranks", "hostile"))
+_SURE = (Certainty.SUSPECTED, Certainty.SUPPORTED, Certainty.PROVEN)
+
+
+def parts() -> Iterator[tuple[str, Any]]:
+    """Every function that is marked, by its place."""
+    for module in pkgutil.walk_packages(collector.__path__, "collector."):
+        if "migrations" not in module.name:
+            for name, value in vars(importlib.import_module(module.name)).items():
+                own = isinstance(value, FunctionType) and value.__module__ == module.name
+                if own and "costs_itself" in vars(value):
+                    yield f"{module.name.removeprefix('collector.')}.{name}", value
+
+
+PARTS = dict(parts())
+
+
+def break_it(part: Any, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Let a part raise; returns a list that grows with each call of it."""
+    calls: list[None] = []
+
+    def broken(*_: object, **__: object) -> object:
+        calls.append(None)
+        raise KeyError(7)
+
+    monkeypatch.setattr(part, "__wrapped__", broken)
+    monkeypatch.setattr(isolation, "note", tell_failures)
+    return calls
+
+
+@pytest.mark.parametrize("name", sorted(PARTS))
+def test_a_part_that_fails_costs_its_own_opinion(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = PARTS[name]
+    whole = {case: VERDICTS[case]() for case in _CASES}
+    calls = break_it(part, monkeypatch)
+    for case in _CASES:
+        calls.clear()
+        answer = VERDICTS[case].__wrapped__()  # type: ignore[attr-defined]
+        assert _told(answer) == ({vars(part)["costs_itself"]} if calls else set()), case
+        _is_no_bolder(answer, whole[case], case)
+        assert answer.headline
+        assert render_text(answer, colour=False, width=100)
+        assert render_markdown(answer)
+        if not calls:
+            assert answer == whole[case]
+
+
+def _told(answer: Diagnosis) -> set[str]:
+    failed = [gap.missing for gap in answer.coverage.missing if gap.missing.reason is Reason.FAILED]
+    assert all("KeyError (7)" in each.detail and "please report it" in each.detail for each in failed)
+    return {each.source for each in failed}
+
+
+def _is_no_bolder(answer: Diagnosis, whole: Diagnosis, case: str) -> None:
+    """It accuses nobody who is not accused with all parts, nor is it surer, and it calls no other job hung."""
+    assert answer.verdict in (whole.verdict, Verdict.CANNOT_TELL), case
+    sure = _accused(whole)
+    for rank, certainty in _accused(answer).items():
+        assert rank in sure, case
+        assert _SURE.index(certainty) <= _SURE.index(sure[rank]), case
+
+
+def _accused(answer: Diagnosis) -> dict[int, Certainty]:
+    accused: dict[int, Certainty] = {}
+    for finding in answer.findings:
+        for rank in finding.culprit_ranks:
+            accused[rank] = max(finding.certainty, accused.get(rank, Certainty.SUSPECTED), key=_SURE.index)
+    return accused
+
+
+def test_outside_of_a_diagnosis_nothing_is_caught() -> None:
+    """Nobody would tell of it."""
+
+    @isolation.costs_itself(lambda: 0)
+    def breaks() -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        breaks()
