@@ -1,4 +1,4 @@
-"""Each part that is marked `costs_itself` fails in turn: the rest keeps its verdict, names nobody else, and tells of it.
+"""Each part that is marked `costs_itself` fails in turn: the rest has its verdict, names nobody else, and tells of it.
 
 The list is made from the code, so that a part that is added is tried like all others.
 """
