@@ -41,9 +41,15 @@ def failures_told() -> Iterator[dict[Missing, None]]:
 
 
 def costs_itself(
-    otherwise: Callable[..., object], *, part: str = ""
+    otherwise: Callable[..., object],
+    *,
+    part: str | Callable[..., str] = "",
+    passing: tuple[type[Exception], ...] = (),
 ) -> Callable[[Callable[_Given, _Result]], Callable[_Given, _Result]]:
-    """1. Mark a function as one part, named by `part` or else by its own name."""
+    """1. Mark a function as one part, named by `part`, which may depend on its arguments, or else by its own name.
+
+    `passing`: what is raised on purpose, for the caller.
+    """
 
     def marked(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
         name = part or function.__name__.strip("_").replace("_", " ")
@@ -52,10 +58,10 @@ def costs_itself(
         def isolated(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
             try:
                 return isolated.__wrapped__(*args, **kwargs)
-            except MemoryError:
+            except (MemoryError, *passing):
                 raise
             except Exception as error:  # noqa: BLE001 - what it is about
-                note(error, name)
+                note(error, name if isinstance(name, str) else name(*args, **kwargs))
                 return cast(_Result, otherwise(*args, **kwargs))
 
         isolated.__dict__["costs_itself"] = name

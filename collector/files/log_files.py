@@ -18,6 +18,7 @@ from collector.files.rank_of_file import rank_of_log
 from shared.formats.logs.nccl_calls import find_communicators
 from shared.formats.logs.parse import find_events
 from shared.formats.logs.writers import Naming, naming_of
+from shared.isolation import costs_itself
 from shared.missing import Missing, Reason
 from shared.rank_sets import MOST_RANKS
 from shared.redaction.redact import redact_lines
@@ -104,6 +105,7 @@ def assign_logs(
     return join_logs(unowned) if unowned else None, left_out
 
 
+@costs_itself(lambda texts: (texts, []), part="attempts of logs")
 def _last_attempts(texts: list[LogText]) -> tuple[list[LogText], list[Missing]]:
     """2. Keep the last attempt of each run."""
     attempts = {text.name: match for text in texts if (match := _TORCHRUN.match(text.name)) is not None}
@@ -127,6 +129,7 @@ def _one_process(called: tuple[LoggedCommunicator, ...], processes: Mapping[tupl
     return processes.get(next(iter(writers))) if len(writers) == 1 else None
 
 
+@costs_itself(lambda text, *_: Logs(), part=lambda text, *_: text.name)
 def _share(
     text: LogText,
     owner: int | None,
@@ -157,6 +160,7 @@ def _last_lines(lines: list[str]) -> tuple[str, ...]:
     return tuple(line[:_SHOWN_LINE] for line in redact_lines(lines, most=_KEPT_LINES))
 
 
+@costs_itself(lambda *_: None, part="ranks that logs name")
 def add_named_ranks(bares: dict[int, BareRank], unowned: Logs | None) -> None:
     """3. Let ranks that lines name, and that left no file, be known."""
     logs = [*(each for bare in bares.values() for each in bare.logs), *([] if unowned is None else [unowned])]
@@ -173,6 +177,7 @@ def _named_in(event: LogEvent) -> Iterable[int]:
                 yield int(part)
 
 
+@costs_itself(lambda snapshots: snapshots, part="world size by logs")
 def with_world_size(snapshots: tuple[NodeSnapshot, ...]) -> tuple[NodeSnapshot, ...]:
     """3. Return snapshots of logs only, with the world size according to the lines."""
     size = _world_size([rank.logs for each in snapshots for rank in each.ranks] + [each.logs for each in snapshots])

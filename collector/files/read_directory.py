@@ -15,7 +15,7 @@ import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,6 +46,7 @@ from shared.answer.files_read import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
 from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING
+from shared.isolation import costs_itself, failures_told
 from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, Reason
 from shared.value import Value
@@ -93,6 +94,12 @@ def read_recorded(path: Path, *, bounds: Bounds = DEFAULT_BOUNDS) -> Recorded:
     Raises NotFound where there are no files.
     """
     clock = ReadDeadline(bounds.most_seconds)
+    with failures_told() as failures:
+        recorded = _read_all(path, bounds, clock)
+    return replace(recorded, missing=(*recorded.missing, *failures)) if failures else recorded
+
+
+def _read_all(path: Path, bounds: Bounds, clock: ReadDeadline) -> Recorded:
     with DumpReaders(clock=clock) as dumps:
         reading = _Reading(bounds, dumps, clock)
         for found in read_tree(path, bounds, clock):
@@ -152,7 +159,7 @@ class _Reading:
         parse = self._parsers.get(found.kind)
         try:
             if parse is not None:
-                parse(found)
+                self._parse(parse, found)
                 self._taken[found.name] = Taken(
                     found.kind, found.data.count(b"\n") + (found.data[-1:] not in (b"", b"\n"))
                 )
@@ -163,6 +170,10 @@ class _Reading:
             self._missing.append(Missing(source=found.name, reason=Reason.REFUSED, detail=str(error)))
         except UnhangError as error:
             self._missing.append(Missing(source=found.name, reason=Reason.UNREADABLE, detail=str(error)))
+
+    @costs_itself(lambda *_: None, part=lambda _, __, found: found.name, passing=(UnhangError,))
+    def _parse(self, parse: Callable[[FoundFile], None], found: FoundFile) -> None:
+        parse(found)
 
     def finish(self) -> Recorded:
         """Steps 2 to 4."""

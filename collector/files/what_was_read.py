@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from collector.files.sniff import FileKind
 from shared.answer.files_read import FileRead
+from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.snapshot import NodeSnapshot
 
@@ -59,6 +60,7 @@ class Taken(NamedTuple):
         return cls(kind, data.count(b"\n") + (data[-1:] not in (b"", b"\n")))
 
 
+@costs_itself(lambda taken, snapshots: (), part="what was read of files")
 def files_read(taken: Mapping[str, Taken], snapshots: Iterable[NodeSnapshot]) -> tuple[FileRead, ...]:
     """Return what was read of each file, by name; of many files the first."""
     telling = _events(snapshots)

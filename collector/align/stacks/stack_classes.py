@@ -55,6 +55,7 @@ def merge_tree(snapshots: Sequence[NodeSnapshot]) -> tuple[StackNode, ...]:
     return tree_of(account_for_ranks(snapshots, Expected()))
 
 
+@costs_itself(lambda roster: (), part="the tree of stacks")
 def tree_of(roster: Roster) -> tuple[StackNode, ...]:
     """Merge the stacks of ranks that are accounted for already."""
     return merged([(view.rank, _main_stack(view)) for view in roster.present()])

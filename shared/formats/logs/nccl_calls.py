@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from shared.isolation import costs_itself
 from shared.wire.nccl_calls import MOST_CALLS, MOST_COMMUNICATORS, LoggedCall, LoggedCommunicator
 
 _LONGEST_LINE = 4000
@@ -117,6 +118,7 @@ def _writer(headers: list[tuple[int, str, int]], start: int) -> tuple[str, int]:
     return before[-1][1:]
 
 
+@costs_itself(lambda *_, **__: (), part="calls in NCCL logs")
 def find_communicators(
     lines: Iterable[str], *, ended: bool = True, whole: bool = True
 ) -> tuple[LoggedCommunicator, ...]:

@@ -12,12 +12,19 @@ from typing import Any
 import pytest
 
 import collector
+from collector.align.expected import Expected
+from collector.judge.verdict import diagnose
+from collector.keep.kept import Kept
+from collector.show.html.page import render_report
+from collector.show.html.report import report_of
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
 from shared import isolation
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Certainty, Verdict
 from shared.missing import Reason
+from tests.build.jobs.four_ranks import looks_without
+from tests.build.jobs.simulated import USER, Seen
 from tests.build.jobs.verdicts import VERDICTS
 from tests.conftest import tell_failures
 
@@ -62,9 +69,10 @@ def test_a_part_that_fails_costs_its_own_opinion(name: str, monkeypatch: pytest.
         assert _told(answer) == ({vars(part)["costs_itself"]} if calls else set()), case
         _is_no_bolder(answer, whole[case], case)
         assert answer.headline
-        assert render_text(answer, colour=False, width=100)
-        assert render_markdown(answer)
-        if not calls:
+        shown = render_text(answer, colour=False, width=100), render_markdown(answer)
+        assert all(shown)
+        assert not calls or any("KeyError (7)" in text for text in shown)
+        if not _told(answer):
             assert answer == whole[case]
 
 
@@ -100,3 +108,15 @@ def test_outside_of_a_diagnosis_nothing_is_caught() -> None:
 
     with pytest.raises(ZeroDivisionError):
         breaks()
+
+
+@pytest.mark.parametrize("name", sorted(name for name in PARTS if name.startswith("show.html.")))
+def test_a_part_of_the_page_that_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page has its verdict, and says what it cannot show."""
+    looks = tuple(looks_without({2: Seen((USER,))}))
+    kept = Kept(diagnosis=diagnose(looks, Expected(job="sim")), expected=Expected(job="sim"), snapshots=looks)
+    calls = break_it(PARTS[name], monkeypatch)
+    page = render_report(report_of(kept))
+    assert calls
+    assert "KeyError (7)" in page
+    assert "rank 2 has not joined" in page
