@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from collector.align.absent_ranks import ended_ranks, of_files, only_logged, views_of_absent
-from collector.align.by_rank import ByRank
 from collector.align.expected import Expected
 from collector.align.logs.unowned_lines import logged_communicators, unowned_events
 from collector.align.node_clocks import clocks_off
@@ -24,7 +23,7 @@ from collector.align.processes import (
     world_size_of,
 )
 from collector.align.ras.communicators import lost_processes, ras_view
-from collector.align.roster import Presence, RankView, Roster, never_seen
+from collector.align.roster import ByRank, Presence, RankView, Roster, never_seen
 from collector.align.stacks.telling_threads import with_telling_threads
 from collector.align.thresholds import GUESSED_AT_LEAST, GUESSED_PER_RANK
 from shared.wire.log_events import LogEvent, Logs

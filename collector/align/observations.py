@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from collector.align.by_rank import ByRank
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
 from collector.align.node_facts import NodeFacts, concerns, pids_of
 from collector.align.progress import JobMotion
-from collector.align.roster import Roster
+from collector.align.roster import ByRank, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state

@@ -1,12 +1,12 @@
 """Every rank of an attempt, and what has become of its process: the values that the other steps read."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import TypeVar
 
-from collector.align.by_rank import ByRank
 from collector.align.expected import Unanswered
 from collector.align.processes import newest_ns
 from collector.align.ras.communicators import RasView
@@ -122,6 +122,28 @@ class RankView:
 def never_seen(rank: int) -> RankView:
     """A rank that no source places anywhere."""
     return RankView(rank, Presence.UNSEEN)
+
+
+Known = TypeVar("Known")
+
+
+class ByRank(dict[int, Known]):
+    """Values by rank, as a `dict` holds them; of any other rank `self[rank]` is what `unknown` says.
+
+    Logs, RAS reports and names of files speak of ranks that left no stack, no dump or no process. That nothing is known
+    of one is a value like any other: a verdict must not be lost for a rule that forgot to ask whether it is there.
+    """
+
+    def __init__(self, known: Mapping[int, Known], unknown: Callable[[int], Known]) -> None:
+        super().__init__(known)
+        self._unknown = unknown
+
+    def __missing__(self, rank: int) -> Known:
+        return self._unknown(rank)
+
+    def with_changed(self, changed: Mapping[int, Known]) -> "ByRank[Known]":
+        """Return these values with some in another form."""
+        return ByRank({**self, **changed}, self._unknown)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import Evidence
 from shared.answer.words import Cause, Certainty, Kind
 from shared.isolation import costs_itself
+from shared.rank_sets import ranks_in_words
 
 
 class Support(StrEnum):
@@ -104,6 +105,13 @@ def convicting(fault: Fault, odd: Iterable[int], support: Support, *remarks: str
     victims = tuple(sorted({*fault.culprits, *fault.victims} - {*culprits}))
     sure, cause = how_sure(kind, support), Cause.USER_CODE
     return replace(fault, kind=kind, culprits=culprits, victims=victims, certainty=sure, cause=cause, remarks=remarks)
+
+
+def without_culprits(fault: Fault) -> Fault:
+    """Return the fault as one that blames nobody: what was to tell the guilty from the innocent failed."""
+    everybody = tuple(sorted({*fault.culprits, *fault.victims}))
+    remark = f"{ranks_in_words(everybody)} are held up, and a part of unhang that tells by whom failed"
+    return replace(fault, culprits=(), victims=everybody, certainty=Certainty.SUSPECTED, remarks=(remark,))
 
 
 def unproven(certainty: Certainty) -> Certainty:

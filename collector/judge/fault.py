@@ -11,7 +11,6 @@ from collector.align.roster import Presence
 from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import Evidence, GroupRef, Link
 from shared.answer.words import Cause, Certainty, Kind
-from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import PolledLock
 
 
@@ -83,13 +82,6 @@ def ended_well(kind: Kind, ranks: Sequence[int], waiting: int, observations: Obs
     ended = [observations.roster.ranks[rank].exited for rank in ranks]
     well = kind is Kind.RANK_EXITED and all(one is not None and one.exit_code == 0 for one in ended)
     return well and len(ranks) >= waiting
-
-
-def without_culprits(fault: Fault) -> Fault:
-    """Return the fault as one that blames nobody: what was to tell the guilty from the innocent is not to be had."""
-    everybody = tuple(sorted({*fault.culprits, *fault.victims}))
-    remark = f"{ranks_in_words(everybody)} are held up, and a part of unhang that tells by whom failed"
-    return replace(fault, culprits=(), victims=everybody, certainty=Certainty.SUSPECTED, remarks=(remark,))
 
 
 def waited_in(fault: Fault, edge: Edge | None) -> Fault:

@@ -35,7 +35,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collector.align.accounting import account_for_ranks
-from collector.align.by_rank import ByRank
 from collector.align.coverage import coverage_of
 from collector.align.expected import Expected
 from collector.align.groups.device_queues import unfinished
@@ -46,7 +45,7 @@ from collector.align.logs.attributed_lines import hear
 from collector.align.node_facts import node_facts, with_endings
 from collector.align.observations import Observations
 from collector.align.progress import Motion, motion_of
-from collector.align.roster import Presence
+from collector.align.roster import ByRank, Presence
 from collector.align.stacks.activity import NOT_SEEN
 from collector.align.stacks.rank_activities import activities_of, spread_native
 from collector.align.stacks.stack_classes import classes_of

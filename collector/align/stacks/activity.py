@@ -22,7 +22,6 @@ from collector.align.stacks.tables.row_types import (
 from collector.align.stacks.user_frames import is_user_frame, runs
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
-from shared.isolation import costs_itself
 from shared.wire.snapshot import Child, PolledLock, Process
 from shared.wire.stacks import Frame, Stacks, Thread
 
@@ -115,7 +114,6 @@ def activity_of(view: RankView) -> Activity:
     return with_the_rest(from_stacks(view), view)
 
 
-@costs_itself(lambda seen, view: seen, part="what the kernel shows of a rank")
 def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
     seen = _with_kernel(seen, _process_of(view))
@@ -142,7 +140,6 @@ def _placed_by(seen: Activity, row: FramePattern | KernelPattern) -> Activity:
     return _placed(seen, row.label, *(() if row.waits_on is None else (row.waits_on,)))
 
 
-@costs_itself(lambda view: NOT_SEEN, part="what stacks show")
 def from_stacks(view: RankView) -> Activity:
     """Return what a rank is doing by its stacks alone: by the thread that stands for it, or one that keeps the GIL."""
     stacks = view.stacks
@@ -174,7 +171,6 @@ def waits_for_thread(seen: Activity) -> bool:
     return bool(seen.frames) and WAITS_FOR_THREAD.search(seen.frames[-1].file) is not None
 
 
-@costs_itself(lambda stacks, thread: NOT_SEEN, part="what a thread does")
 def activity_of_thread(stacks: Stacks, thread: Thread | None) -> Activity:
     """Return what any one thread is doing, by its Python frames alone."""
     return _at_home(_thread_activity(stacks, thread, None))

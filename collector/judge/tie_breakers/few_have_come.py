@@ -7,8 +7,8 @@ from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.thresholds import is_majority
-from collector.judge.certainty import Support, convicting, how_sure
-from collector.judge.fault import TELLING, Fault, without_culprits
+from collector.judge.certainty import Support, convicting, how_sure, without_culprits
+from collector.judge.fault import TELLING, Fault
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.skipped_call import shift_of
 from shared.answer.words import Cause, Kind
