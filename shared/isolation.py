@@ -58,9 +58,9 @@ def costs_itself(
         def isolated(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
             try:
                 return isolated.__wrapped__(*args, **kwargs)
-            except (MemoryError, *passing):
-                raise
-            except Exception as error:  # noqa: BLE001 - what it is about
+            except Exception as error:
+                if isinstance(error, (MemoryError, *passing)):
+                    raise
                 note(error, name if isinstance(name, str) else name(*args, **kwargs))
                 return cast(_Result, otherwise(*args, **kwargs))
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from collector.align.marks.call_lines import ranks_of_processes
 from collector.files.bounded_file import ReadDeadline
+from collector.files.long_logs import Shortened
 from collector.files.merge import BareRank, join_logs
 from collector.files.rank_of_file import rank_of_log
 from shared.formats.logs.nccl_calls import find_communicators
@@ -55,22 +56,14 @@ class LogText(NamedTuple):
     ended: bool
     """Does it end with a whole line?"""
     whole: bool
-    """Is all of it here, or its end only?"""
+    """Is all here that may matter?"""
 
 
-def read_log(name: str, data: bytes, most_bytes: int, most_lines: int) -> LogText:
-    """Cut a log, or its end where it is larger than `most_bytes` or longer than `most_lines`, into lines."""
-    end = last_lines(data[-most_bytes:], most_lines)
-    lines = [line[:_MOST_LINE] for line in end.decode("utf-8", "replace").splitlines()[-most_lines:]]
-    return LogText(name, lines, len(data), end.endswith(b"\n"), len(end) == len(data))
-
-
-def last_lines(data: bytes, most: int) -> bytes:
-    """Return the last lines of a text: a line takes many times its bytes where it is short."""
-    if data.count(b"\n") <= most:
-        return data
-    spare = data.rsplit(b"\n", most + 1)[0]
-    return data[len(spare) + 1 :]
+def read_log(name: str, data: bytes, shortened: Shortened | None = None) -> LogText:
+    """Cut a log, or what is kept of it, into lines."""
+    lines = [line[:_MOST_LINE] for line in data.decode("utf-8", "replace").splitlines()]
+    size, cut = (len(data), False) if shortened is None else (shortened.size_bytes, shortened.cut)
+    return LogText(name, lines, size, data.endswith(b"\n"), not cut)
 
 
 def memory_of(text: LogText) -> int:

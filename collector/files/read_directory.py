@@ -27,11 +27,11 @@ from collector.files.log_files import (
     LogText,
     add_named_ranks,
     assign_logs,
-    last_lines,
     memory_of,
     read_log,
     with_world_size,
 )
+from collector.files.long_logs import Shortened
 from collector.files.merge import BareRank, merge_bares
 from collector.files.parallel_dumps import DumpReaders
 from collector.files.rank_of_file import rank_of_dump
@@ -160,9 +160,7 @@ class _Reading:
         try:
             if parse is not None:
                 self._parse(parse, found)
-                self._taken[found.name] = Taken(
-                    found.kind, found.data.count(b"\n") + (found.data[-1:] not in (b"", b"\n"))
-                )
+                self._taken[found.name] = Taken.of(found)
             elif found.kind in _UNUSED:
                 reason, detail = _UNUSED[found.kind]
                 self._missing.append(Missing(source=found.name, reason=reason, detail=detail))
@@ -257,20 +255,19 @@ class _Reading:
 
     def _add_kernel_log(self, found: FoundFile) -> None:
         """What stands in it beside is read as any log."""
-        tail = last_lines(found.data[-self._bounds.log_tail_bytes :], self._bounds.most_log_lines)
-        text = read_kernel_text(found.name, tail)
+        text = read_kernel_text(found.name, found.data)
         others, text.others = "\n".join(text.others).encode() + b"\n", []
         self._kernel.append(text)
         if len(others) > 1:
-            self._keep_log(found.name, others)
+            self._keep_log(found.name, others, found.shortened)
 
     def _add_log(self, found: FoundFile) -> None:
         """A server's log may hold stacks of its processes."""
-        self._keep_log(found.name, self._stacks.cut_out_of_log(found.name, found.data))
+        self._keep_log(found.name, self._stacks.cut_out_of_log(found.name, found.data), found.shortened)
 
-    def _keep_log(self, name: str, data: bytes) -> None:
-        """Keep the end of a log until all is read: only then is known whose it is. Raises TooLarge."""
-        text = read_log(name, data, self._bounds.log_tail_bytes, self._bounds.most_log_lines)
+    def _keep_log(self, name: str, data: bytes, shortened: Shortened | None = None) -> None:
+        """Keep a log until all is read: only then is known whose it is. Raises TooLarge."""
+        text = read_log(name, data, shortened)
         if memory_of(text) > self._log_memory_left:
             raise FileTooLarge(
                 f"left out: the logs would take more than {self._bounds.most_log_memory} bytes of memory"

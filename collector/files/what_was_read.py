@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from collector.files.sniff import FileKind
+from collector.files.walk import FoundFile
 from shared.answer.files_read import FileRead
 from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent, Logs
@@ -53,11 +54,16 @@ class Taken(NamedTuple):
 
     kind: FileKind
     lines: int
+    size_bytes: int
+    cut: bool = False
 
     @classmethod
-    def of(cls, kind: FileKind, data: bytes) -> "Taken":
+    def of(cls, found: FoundFile) -> "Taken":
         """Count the lines, a last one without an end included."""
-        return cls(kind, data.count(b"\n") + (data[-1:] not in (b"", b"\n")))
+        if found.shortened is not None:
+            return cls(found.kind, found.shortened.lines, found.shortened.size_bytes, found.shortened.cut)
+        lines = found.data.count(b"\n") + (found.data[-1:] not in (b"", b"\n"))
+        return cls(found.kind, lines, len(found.data))
 
 
 @costs_itself(lambda taken, snapshots: (), part="what was read of files")
@@ -76,6 +82,8 @@ def _read(name: str, taken: Taken, events: Iterable[LogEvent]) -> FileRead:
         path=name,
         kind=KINDS.get(taken.kind, "unknown"),
         lines=taken.lines if of_lines else None,
+        size_bytes=taken.size_bytes,
+        cut=taken.cut,
         recognised=len(lines) if of_lines else None,
         telling=lines[-_MOST_LINES:],
         note=why or (_NOTHING if of_lines and not lines else ""),

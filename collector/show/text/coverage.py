@@ -51,7 +51,8 @@ def file_text(each: FileRead) -> str:
     counts = (
         "" if each.lines is None else f", {counted(each.lines, 'line')}, {_number(each.recognised or 0)} recognised"
     )
-    return f"{printable(each.path, most=200)}: {each.kind}{counts}"
+    cut = "; it is too long, and not all of it was looked at" if each.cut else ""
+    return f"{printable(each.path, most=200)}: {each.kind}{counts}{cut}"
 
 
 def gap_lines(gaps: Sequence[Gap], width: int) -> list[Line]:
