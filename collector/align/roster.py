@@ -11,6 +11,7 @@ from collector.align.expected import Unanswered
 from collector.align.processes import newest_ns
 from collector.align.ras.communicators import RasView
 from shared.answer.diagnosis import Conflict
+from shared.missing import Missing, Reason
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.nccl_calls import LoggedCommunicator
 from shared.wire.snapshot import Exited, Identity, Process, RankSnapshot
@@ -119,6 +120,14 @@ class RankView:
         return (getattr(look, source) for look in reversed(self.looks))
 
 
+_NEEDS_TIME = ("process", "stacks")
+
+
+def _is_late(view: RankView, source: str) -> bool:
+    told = [getattr(look, source) for look in view.looks]
+    return all(isinstance(each, Missing) for each in told) and any(each.reason is Reason.TIMED_OUT for each in told)
+
+
 def never_seen(rank: int) -> RankView:
     """A rank that no source places anywhere."""
     return RankView(rank, Presence.UNSEEN)
@@ -187,6 +196,16 @@ class Roster:
         for view in self.ranks.values():
             nodes[view.host].append(view)
         return dict(nodes)
+
+    @cached_property
+    def late(self) -> Mapping[str, Sequence[int]]:
+        """By source, the ranks that no look read in time, as on a busy machine; who is held by the kernel is none."""
+        held = (Presence.UNINTERRUPTIBLE, Presence.STOPPED)
+        found = {
+            source: [view.rank for view in self._present if view.presence not in held and _is_late(view, source)]
+            for source in _NEEDS_TIME
+        }
+        return {source: ranks for source, ranks in found.items() if ranks and self.live}
 
     def by_known_host(self, ranks: Iterable[int]) -> dict[str, list[int]]:
         """Return on which nodes these ranks are, of those whose node is known."""

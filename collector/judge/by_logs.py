@@ -111,7 +111,7 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
         *opinions_by_marks(statements, membership),
         *opinions_by_sizes(statements),
         *opinions_by_libraries(statements),
-        *opinions_by_own_words(statements, observations),
+        *opinions_by_own_words(statements, observations, aftermath),
         *opinions_by_rendezvous(statements, membership),
         *opinions_by_transport(statements, observations, aftermath),
     ]

@@ -31,7 +31,7 @@ H. Certainty is lowered where a guess is part of it. Nodes and descriptors then 
    nobody.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from collector.align.accounting import account_for_ranks
@@ -244,6 +244,8 @@ def _unseen(fault: Fault, observations: Observations) -> Interpretation:
 
 def _quiet(observations: Observations) -> Interpretation:
     """Nobody waits for anybody: idle, finished, or not to be told."""
+    if observations.roster.late:
+        return Interpretation(Verdict.CANNOT_TELL, _too_busy(observations.roster.late))
     if not observations.roster.live:
         return Interpretation(Verdict.CANNOT_TELL, doubt_of(observations) or _nothing_shown(observations))
     busy = observations.motion.ranks(Motion.BUSY)
@@ -251,6 +253,11 @@ def _quiet(observations: Observations) -> Interpretation:
         reason = builds(observations) or "its ranks are at work and none waits for another"
         return Interpretation(Verdict.NOT_HUNG, reason, state="running")
     return Interpretation(Verdict.CANNOT_TELL, "no rank is seen waiting for another, and none moves")
+
+
+def _too_busy(late: Mapping[str, Sequence[int]]) -> str:
+    parts = ", ".join(f"{source} of {ranks_in_words(ranks)}" for source, ranks in late.items())
+    return f"the machine is overloaded: in all the time there was, it did not read {parts}"
 
 
 def _nothing_shown(observations: Observations) -> str:

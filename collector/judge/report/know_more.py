@@ -19,6 +19,8 @@ _LOOK_AGAIN_SECONDS = 30
 _MOST_SECONDS = 600
 """The longest pause or patience that is worth suggesting."""
 _FOR_THE_LOOKS_SECONDS = 30
+_ON_BUSY_MACHINES = 180
+"""Twice what there usually is with all patience."""
 
 _MORE_FILES = (
     "add what other ranks left: flight-recorder dumps, stacks, or the logs of all ranks and of the launcher; "
@@ -62,6 +64,9 @@ def _again(reading: Interpretation, observations: Observations) -> NextStep:
     if not observations.roster.live:
         return about_job(_MORE_FILES, "unhang", "diagnose", job=observations.roster.job)
     left = reading.decided_after
+    if observations.roster.late or observations.roster.unlisted:
+        text = "give each look more time, the machine is too busy for less"
+        return about_job(text, "unhang", "diagnose", "--timeout", str(_ON_BUSY_MACHINES), job=observations.roster.job)
     if left is None:
         return _further_apart("look again, with more time between the looks", observations)
     patience = min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)

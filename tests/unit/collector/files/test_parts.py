@@ -78,3 +78,24 @@ def test_output_of_other_tools(tool: str, tmp_path: Path) -> None:
 def test_a_log_that_quotes_a_tool_is_a_log(tmp_path: Path) -> None:
     (read,) = judged(tmp_path, notes=f"{TOOLS['nvidia-smi']}{caught(0, 12)}\n").read
     assert (read.kind, read.recognised) == ("log", 1)
+
+
+VDSO = """Process 42{0}: python train.py
+Python v3.11.4 (/usr/bin/python3.11)
+
+Thread 42{0} (active): "MainThread"
+    {1}
+    std::chrono::_V2::steady_clock::now (libstdc++.so.6.0.30)
+    c10d::ProcessGroupNCCL::WorkNCCL::synchronizeInternal (libtorch_cuda.so)
+    step (train.py:41)
+    <module> (train.py:70)
+"""
+
+
+@pytest.mark.parametrize("innermost", ["clock_gettime (??)", "0x7ffd1c5e4a3b ([vdso])", "clock_gettime (vdso.S:12)"])
+def test_what_stands_above_a_wait_in_c_is_no_users_code(innermost: str, tmp_path: Path) -> None:
+    """Whoever polls looks at the clock: the wait below it tells."""
+    stacks = {f"stacks_rank_{rank}": VDSO.format(rank, innermost) for rank in (0, 1, 3)}
+    answer = judged(tmp_path, **stacks, stacks_rank_2=_stack(2, ELSEWHERE))
+    assert [finding.culprit_ranks for finding in answer.findings] == [(2,)]
+    assert answer.findings[0].victims == "0-1,3"
