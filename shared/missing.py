@@ -22,6 +22,8 @@ class Reason(StrEnum):
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
     """It was not safe to look, or a limit of unhang was reached."""
+    FAILED = "failed"
+    """A part of unhang failed at it: a fault of unhang, to be reported."""
 
 
 class Missing(Value):

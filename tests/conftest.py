@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from shared import isolation
 from tests.needed import skip_without
 
 NO_SKIPS = "UNHANG_NO_SKIPS"
@@ -69,8 +70,17 @@ def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+tell_failures = isolation.note
+
+
+def raised(error: Exception, part: str) -> None:
+    """What users are told of, tests are failed by, but for those that are about the telling."""
+    raise error
+
+
 def pytest_configure() -> None:
-    """Have programs under test inherit what they would on anybody's machine."""
+    """Have programs under test inherit what they would on anybody's machine; parts that fail fail their test."""
+    isolation.note = raised
     # Signals that whoever started us ignored (`nohup`, `&` in a script) are heeded.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

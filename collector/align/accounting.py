@@ -23,7 +23,7 @@ from collector.align.processes import (
     world_size_of,
 )
 from collector.align.ras.communicators import lost_processes, ras_view
-from collector.align.roster import Presence, RankView, Roster
+from collector.align.roster import ByRank, Presence, RankView, Roster, never_seen
 from collector.align.stacks.telling_threads import with_telling_threads
 from collector.align.thresholds import GUESSED_AT_LEAST, GUESSED_PER_RANK
 from shared.wire.log_events import LogEvent, Logs
@@ -60,7 +60,7 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
     return Roster(
         job=expected.job or next((s.identity.job for s in current), None),
         world_size=world_size,
-        ranks=with_telling_threads(dict(sorted((seen | gone).items()))),
+        ranks=ByRank(with_telling_threads(dict(sorted((seen | gone).items()))), never_seen),
         conflicts=tuple(conflicts + disagreement),
         live=live,
         last_look_ns=max(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from collector.align.expected import Expected
 from collector.align.roster import Presence, RankView, Roster
 from shared.answer.diagnosis import Coverage, Gap
+from shared.isolation import costs_itself
 from shared.missing import WAITING_LAUNCHERS, Missing, Reason
 from shared.rank_sets import fold, unfold
 from shared.wire.snapshot import NodeSnapshot
@@ -23,6 +24,7 @@ _ABSENT = {
 }
 
 
+@costs_itself(lambda roster, expected, snapshots: Coverage())
 def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnapshot]) -> Coverage:
     """Count what was seen and list what was not, ranks with the same gap folded together."""
     inside = [view for view in roster.ranks.values() if roster.world_size is None or view.rank < roster.world_size]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from collector.align.roster import Presence, RankView, Roster
 from collector.align.thresholds import KERNEL_CLOCK_SECONDS, LEAST_NODES
 from collector.align.xids import Blame, blame_of
+from shared.isolation import costs_itself
 from shared.plural import counted
 from shared.wire.devices import Gpu, Gpus, Port, Ports
 from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
@@ -42,6 +43,7 @@ class NodeFacts:
         return tuple(gpu for gpu in self.gpus if any(process.pid in wanted for process in gpu.processes))
 
 
+@costs_itself(lambda snapshots, roster: {})
 def node_facts(snapshots: Sequence[NodeSnapshot], roster: Roster) -> dict[str, NodeFacts]:
     """Return what is known of each node that tells anything, by host."""
     events: dict[str, tuple[KernelEvent, ...]] = {}
@@ -167,11 +169,12 @@ def gpu_trouble(gpu: Gpu) -> str | None:
     return None
 
 
+@costs_itself(lambda roster, nodes: roster)
 def with_endings(roster: Roster, nodes: Mapping[str, NodeFacts]) -> Roster:
     """4. Return the roster with how its ranks ended, where its agents did not see that."""
     told = {view.rank: _ending(view, roster, nodes) for view in roster.gone() if view.presence is Presence.EXITED}
     changed = {rank: replace(roster.ranks[rank], exited=exited) for rank, exited in told.items() if exited is not None}
-    return replace(roster, ranks=roster.ranks | changed) if changed else roster
+    return replace(roster, ranks=roster.ranks.with_changed(changed)) if changed else roster
 
 
 def _ending(view: RankView, roster: Roster, nodes: Mapping[str, NodeFacts]) -> Exited | None:

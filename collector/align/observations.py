@@ -9,7 +9,7 @@ from collector.align.groups.wait_edges import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
 from collector.align.node_facts import NodeFacts, concerns, pids_of
 from collector.align.progress import JobMotion
-from collector.align.roster import Roster
+from collector.align.roster import ByRank, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
@@ -30,8 +30,8 @@ class Observations:
     roster: Roster
     motion: JobMotion
     groups: tuple[GroupView, ...]
-    traces: dict[int, Trace]
-    activities: dict[int, Activity]
+    traces: ByRank[Trace]
+    activities: ByRank[Activity]
     edges: tuple[Edge, ...] = field(default=())
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     """What each node's kernel log and GPUs tell, by host."""

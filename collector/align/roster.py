@@ -1,15 +1,17 @@
 """Every rank of an attempt, and what has become of its process: the values that the other steps read."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import TypeVar
 
 from collector.align.expected import Unanswered
 from collector.align.processes import newest_ns
 from collector.align.ras.communicators import RasView
 from shared.answer.diagnosis import Conflict
+from shared.missing import Missing, Reason
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.nccl_calls import LoggedCommunicator
 from shared.wire.snapshot import Exited, Identity, Process, RankSnapshot
@@ -118,13 +120,48 @@ class RankView:
         return (getattr(look, source) for look in reversed(self.looks))
 
 
+_NEEDS_TIME = ("process", "stacks")
+
+
+def _is_late(view: RankView, source: str) -> bool:
+    told = [getattr(look, source) for look in view.looks]
+    return all(isinstance(each, Missing) for each in told) and any(each.reason is Reason.TIMED_OUT for each in told)
+
+
+def never_seen(rank: int) -> RankView:
+    """A rank that no source places anywhere."""
+    return RankView(rank, Presence.UNSEEN)
+
+
+Known = TypeVar("Known")
+
+
+class ByRank(dict[int, Known]):
+    """Values by rank, as a `dict` holds them; of any other rank `self[rank]` is what `unknown` says.
+
+    Logs, RAS reports and names of files speak of ranks that left no stack, no dump or no process. That nothing is known
+    of one is a value like any other: a verdict must not be lost for a rule that forgot to ask whether it is there.
+    """
+
+    def __init__(self, known: Mapping[int, Known], unknown: Callable[[int], Known]) -> None:
+        super().__init__(known)
+        self._unknown = unknown
+
+    def __missing__(self, rank: int) -> Known:
+        return self._unknown(rank)
+
+    def with_changed(self, changed: Mapping[int, Known]) -> "ByRank[Known]":
+        """Return these values with some in another form."""
+        return ByRank({**self, **changed}, self._unknown)
+
+
 @dataclass(frozen=True)
 class Roster:
     """Every rank of one attempt of one job."""
 
     job: str | None
     world_size: int | None
-    ranks: dict[int, RankView]
+    ranks: ByRank[RankView]
     conflicts: tuple[Conflict, ...]
     live: bool
     """Was any rank's process looked at (now or when a snapshot was saved), or are there bare dumps only?"""
@@ -159,6 +196,16 @@ class Roster:
         for view in self.ranks.values():
             nodes[view.host].append(view)
         return dict(nodes)
+
+    @cached_property
+    def late(self) -> Mapping[str, Sequence[int]]:
+        """By source, the ranks that no look read in time, as on a busy machine; who is held by the kernel is none."""
+        held = (Presence.UNINTERRUPTIBLE, Presence.STOPPED)
+        found = {
+            source: [view.rank for view in self._present if view.presence not in held and _is_late(view, source)]
+            for source in _NEEDS_TIME
+        }
+        return {source: ranks for source, ranks in found.items() if ranks and self.live}
 
     def by_known_host(self, ranks: Iterable[int]) -> dict[str, list[int]]:
         """Return on which nodes these ranks are, of those whose node is known."""

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from shared.formats.kernel_lines import read_kernel_frame, read_kernel_line
 from shared.formats.kernel_repeats import KernelRecord
 from shared.formats.logs.timestamps import moment_of
+from shared.isolation import costs_itself
 from shared.missing import Missing, Reason
 from shared.wire.kernel_events import KernelEvents
 from shared.wire.snapshot import NodeSnapshot
@@ -178,6 +179,7 @@ def _stamp(day: str | None) -> str:
     return f"{_MONTHS[month]:02}-{int(number):02} {time}"
 
 
+@costs_itself(lambda snapshots, *_, **__: (snapshots, []), part="kernel logs")
 def with_kernel_logs(
     snapshots: tuple[NodeSnapshot, ...], texts: Sequence[KernelText], *, written_at: float
 ) -> tuple[tuple[NodeSnapshot, ...], list[Missing]]:

@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 from collector.align.marks.call_lines import ranks_of_processes
 from collector.files.bounded_file import ReadDeadline
+from collector.files.long_logs import Shortened
 from collector.files.merge import BareRank, join_logs
 from collector.files.rank_of_file import rank_of_log
 from shared.formats.logs.nccl_calls import find_communicators
 from shared.formats.logs.parse import find_events
 from shared.formats.logs.writers import Naming, naming_of
+from shared.isolation import costs_itself
 from shared.missing import Missing, Reason
 from shared.rank_sets import MOST_RANKS
 from shared.redaction.redact import redact_lines
@@ -54,22 +56,14 @@ class LogText(NamedTuple):
     ended: bool
     """Does it end with a whole line?"""
     whole: bool
-    """Is all of it here, or its end only?"""
+    """Is all here that may matter?"""
 
 
-def read_log(name: str, data: bytes, most_bytes: int, most_lines: int) -> LogText:
-    """Cut a log, or its end where it is larger than `most_bytes` or longer than `most_lines`, into lines."""
-    end = last_lines(data[-most_bytes:], most_lines)
-    lines = [line[:_MOST_LINE] for line in end.decode("utf-8", "replace").splitlines()[-most_lines:]]
-    return LogText(name, lines, len(data), end.endswith(b"\n"), len(end) == len(data))
-
-
-def last_lines(data: bytes, most: int) -> bytes:
-    """Return the last lines of a text: a line takes many times its bytes where it is short."""
-    if data.count(b"\n") <= most:
-        return data
-    spare = data.rsplit(b"\n", most + 1)[0]
-    return data[len(spare) + 1 :]
+def read_log(name: str, data: bytes, shortened: Shortened | None = None) -> LogText:
+    """Cut a log, or what is kept of it, into lines."""
+    lines = [line[:_MOST_LINE] for line in data.decode("utf-8", "replace").splitlines()]
+    size, cut = (len(data), False) if shortened is None else (shortened.size_bytes, shortened.cut)
+    return LogText(name, lines, size, data.endswith(b"\n"), not cut)
 
 
 def memory_of(text: LogText) -> int:
@@ -104,6 +98,7 @@ def assign_logs(
     return join_logs(unowned) if unowned else None, left_out
 
 
+@costs_itself(lambda texts: (texts, []), part="attempts of logs")
 def _last_attempts(texts: list[LogText]) -> tuple[list[LogText], list[Missing]]:
     """2. Keep the last attempt of each run."""
     attempts = {text.name: match for text in texts if (match := _TORCHRUN.match(text.name)) is not None}
@@ -127,6 +122,7 @@ def _one_process(called: tuple[LoggedCommunicator, ...], processes: Mapping[tupl
     return processes.get(next(iter(writers))) if len(writers) == 1 else None
 
 
+@costs_itself(lambda text, *_: Logs(), part=lambda text, *_: text.name)
 def _share(
     text: LogText,
     owner: int | None,
@@ -157,6 +153,7 @@ def _last_lines(lines: list[str]) -> tuple[str, ...]:
     return tuple(line[:_SHOWN_LINE] for line in redact_lines(lines, most=_KEPT_LINES))
 
 
+@costs_itself(lambda *_: None, part="ranks that logs name")
 def add_named_ranks(bares: dict[int, BareRank], unowned: Logs | None) -> None:
     """3. Let ranks that lines name, and that left no file, be known."""
     logs = [*(each for bare in bares.values() for each in bare.logs), *([] if unowned is None else [unowned])]
@@ -173,6 +170,7 @@ def _named_in(event: LogEvent) -> Iterable[int]:
                 yield int(part)
 
 
+@costs_itself(lambda snapshots: snapshots, part="world size by logs")
 def with_world_size(snapshots: tuple[NodeSnapshot, ...]) -> tuple[NodeSnapshot, ...]:
     """3. Return snapshots of logs only, with the world size according to the lines."""
     size = _world_size([rank.logs for each in snapshots for rank in each.ranks] + [each.logs for each in snapshots])

@@ -24,6 +24,7 @@ import psutil
 from collector.files.bounded_file import ReadDeadline
 from shared.errors import UnreadableDump
 from shared.formats.recorder.dump import parse_dump
+from shared.isolation import costs_itself
 from shared.wire.trace import Trace
 
 _AT_ONCE = 16
@@ -209,6 +210,7 @@ def _is_modest(data: bytes) -> bool:
     return data[:1] != b"\x80" or _KEPT_TUPLE.search(data) is None
 
 
+@costs_itself(lambda *_: "unhang failed to read it: a fault of unhang, please report it", part="flight records")
 def _answer(parse: _Parse, data: bytes) -> Trace | str:
     try:
         return parse(data)

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from collector.align.processes import MOST_RANKS
 from collector.align.ras.process_ranks import world_of
 from collector.files.merge import empty_rank
+from shared.isolation import costs_itself
 from shared.wire.ras import RasLook, RasNetwork
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 
 
+@costs_itself(lambda snapshots, reports: snapshots, part="RAS reports")
 def with_ras(snapshots: tuple[NodeSnapshot, ...], reports: Sequence[RasNetwork]) -> tuple[NodeSnapshot, ...]:
     """Return the snapshots with a further one that holds the reports; it names the ranks where nothing else does.
 

@@ -15,7 +15,7 @@ import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,11 +27,11 @@ from collector.files.log_files import (
     LogText,
     add_named_ranks,
     assign_logs,
-    last_lines,
     memory_of,
     read_log,
     with_world_size,
 )
+from collector.files.long_logs import Shortened
 from collector.files.merge import BareRank, merge_bares
 from collector.files.parallel_dumps import DumpReaders
 from collector.files.rank_of_file import rank_of_dump
@@ -46,6 +46,7 @@ from shared.answer.files_read import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
 from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING
+from shared.isolation import costs_itself, failures_told
 from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, Reason
 from shared.value import Value
@@ -93,6 +94,12 @@ def read_recorded(path: Path, *, bounds: Bounds = DEFAULT_BOUNDS) -> Recorded:
     Raises NotFound where there are no files.
     """
     clock = ReadDeadline(bounds.most_seconds)
+    with failures_told() as failures:
+        recorded = _read_all(path, bounds, clock)
+    return replace(recorded, missing=(*recorded.missing, *failures)) if failures else recorded
+
+
+def _read_all(path: Path, bounds: Bounds, clock: ReadDeadline) -> Recorded:
     with DumpReaders(clock=clock) as dumps:
         reading = _Reading(bounds, dumps, clock)
         for found in read_tree(path, bounds, clock):
@@ -152,10 +159,8 @@ class _Reading:
         parse = self._parsers.get(found.kind)
         try:
             if parse is not None:
-                parse(found)
-                self._taken[found.name] = Taken(
-                    found.kind, found.data.count(b"\n") + (found.data[-1:] not in (b"", b"\n"))
-                )
+                self._parse(parse, found)
+                self._taken[found.name] = Taken.of(found)
             elif found.kind in _UNUSED:
                 reason, detail = _UNUSED[found.kind]
                 self._missing.append(Missing(source=found.name, reason=reason, detail=detail))
@@ -163,6 +168,10 @@ class _Reading:
             self._missing.append(Missing(source=found.name, reason=Reason.REFUSED, detail=str(error)))
         except UnhangError as error:
             self._missing.append(Missing(source=found.name, reason=Reason.UNREADABLE, detail=str(error)))
+
+    @costs_itself(lambda *_: None, part=lambda _, __, found: found.name, passing=(UnhangError,))
+    def _parse(self, parse: Callable[[FoundFile], None], found: FoundFile) -> None:
+        parse(found)
 
     def finish(self) -> Recorded:
         """Steps 2 to 4."""
@@ -246,20 +255,19 @@ class _Reading:
 
     def _add_kernel_log(self, found: FoundFile) -> None:
         """What stands in it beside is read as any log."""
-        tail = last_lines(found.data[-self._bounds.log_tail_bytes :], self._bounds.most_log_lines)
-        text = read_kernel_text(found.name, tail)
+        text = read_kernel_text(found.name, found.data)
         others, text.others = "\n".join(text.others).encode() + b"\n", []
         self._kernel.append(text)
         if len(others) > 1:
-            self._keep_log(found.name, others)
+            self._keep_log(found.name, others, found.shortened)
 
     def _add_log(self, found: FoundFile) -> None:
         """A server's log may hold stacks of its processes."""
-        self._keep_log(found.name, self._stacks.cut_out_of_log(found.name, found.data))
+        self._keep_log(found.name, self._stacks.cut_out_of_log(found.name, found.data), found.shortened)
 
-    def _keep_log(self, name: str, data: bytes) -> None:
-        """Keep the end of a log until all is read: only then is known whose it is. Raises TooLarge."""
-        text = read_log(name, data, self._bounds.log_tail_bytes, self._bounds.most_log_lines)
+    def _keep_log(self, name: str, data: bytes, shortened: Shortened | None = None) -> None:
+        """Keep a log until all is read: only then is known whose it is. Raises TooLarge."""
+        text = read_log(name, data, shortened)
         if memory_of(text) > self._log_memory_left:
             raise FileTooLarge(
                 f"left out: the logs would take more than {self._bounds.most_log_memory} bytes of memory"

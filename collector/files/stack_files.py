@@ -5,11 +5,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from collector.files.rank_of_file import rank_of_stacks, ranks_in_stacks
+from collector.files.rank_of_file import rank_of_stacks, ranks_in_processes, ranks_in_stacks
 from collector.files.sniff import FileKind
 from shared.formats.gdb_dumps import parse_gdb_dump
 from shared.formats.grouped_stacks import parse_grouped_stacks
-from shared.formats.pyspy_processes import cut_out_of_log, lines_beside, parse_pyspy_processes, ranks_by_title
+from shared.formats.pyspy_processes import (
+    cut_out_of_log,
+    holds_process,
+    lines_beside,
+    parse_pyspy_processes,
+    ranks_by_title,
+)
 from shared.formats.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pystack_dump
 from shared.wire.stacks import Stacks
 
@@ -32,6 +38,8 @@ class StackFiles:
         self._found: list[tuple[str, Stacks]] = []
         self._told: list[Owned] = []
         """Of ranks that the text itself names."""
+        self._worded: list[Owned] = []
+        """Of ranks that stand above processes of py-spy."""
         self._titled: dict[tuple[str, int], int] = {}
         """By file and pid, ranks by the titles of processes."""
 
@@ -69,6 +77,9 @@ class StackFiles:
     def owned(self, by_pid: Mapping[int, int]) -> Iterator[Owned]:
         """Yield all stacks; `by_pid`: the processes that snapshots know."""
         yield from self._told
+        often = Counter(each.rank for each in self._worded)  # of several nodes, local ranks may be meant
+        for each in self._worded:
+            yield each if often[each.rank] == 1 else each._replace(rank=by_pid.get(each.stacks.pid or 0))
         of_files = Counter(name for name, _ in self._found)
         titled = self._titled if len(set(self._titled.values())) == len(self._titled) else {}  # else of several servers
         for name, stacks in self._found:
@@ -77,7 +88,16 @@ class StackFiles:
             yield Owned(name, stacks, titled.get((name, stacks.pid or 0), rank))
 
     def _add_processes(self, name: str, text: str) -> None:
-        self._found += [(name, stacks) for stacks in parse_pyspy_processes(text)]
+        parts = ranks_in_processes(text)
+        for rank, part in parts:
+            if rank is None and len(parts) > 1 and not holds_process(part):
+                continue  # words above the first of several
+            first, *others = parse_pyspy_processes(part)
+            if rank is None:
+                self._found.append((name, first))
+            else:  # of a rank that has children, it comes first
+                self._worded.append(Owned(f"{name}!rank_{rank}", first, rank))
+            self._found += [(name, stacks) for stacks in others]
         self._titled.update({(name, pid): rank for pid, rank in ranks_by_title(text).items()})
 
     def _add_groups(self, name: str, text: str) -> None:

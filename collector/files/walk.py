@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from collector.files.bounded_file import ByteSource, FileTooLarge, Guarded, OutOfTime, Readable, ReadDeadline
 from collector.files.inflating import Inflating
+from collector.files.long_logs import Shortened, shorten
 from collector.files.sniff import FileKind, kind_of
 from collector.files.tar_members import BrokenTar, members_of
 from shared.errors import NotFound
@@ -42,10 +43,9 @@ class Bounds:
     most_bytes: int = 256 * 1024 * 1024
     """Of one file, decompressed."""
     most_bytes_in_all: int = 4 * 1024 * 1024 * 1024
-    log_tail_bytes: int = 32 * 1024 * 1024
-    """Of a log that is larger, only its end is read."""
+    whole_log_bytes: int = 32 * 1024 * 1024
+    """A log that is larger, or has more lines than `most_log_lines`, is cut to what may matter in it."""
     most_log_lines: int = 500_000
-    """Of one log, the last."""
     most_log_memory: int = 2 * 1024 * 1024 * 1024
     """For the lines of all logs together: those that come later are left out."""
     deepest: int = 64
@@ -65,6 +65,8 @@ class FoundFile:
     kind: FileKind
     written_ns: int | None = None
     """Unix nanoseconds, as the file system or the archive has it; None: it does not say."""
+    shortened: Shortened | None = None
+    """What `data` is of, where that is not all of the file."""
 
 
 def read_tree(
@@ -158,7 +160,7 @@ class _Reader:
         elif kind is FileKind.ZIP:
             yield from self._zip(name, opened)
         elif kind in (FileKind.LOG, FileKind.KERNEL):
-            yield FoundFile(name, self._tail(opened), kind, _written_ns(opened))
+            yield replace(self._log(name, opened, kind, size=size), written_ns=_written_ns(opened))
         elif size > self._bounds.most_bytes:  # it may be one large hole, which takes as long to read
             yield _refused(name, f"it is larger than {self._bounds.most_bytes} bytes")
         else:
@@ -178,13 +180,26 @@ class _Reader:
             raise FileTooLarge(f"it is larger than {most} bytes")
         return b"".join(parts)
 
-    def _tail(self, opened: BinaryIO) -> bytes:
-        size = opened.seek(0, os.SEEK_END)
-        most = min(self._bounds.log_tail_bytes, self._bytes_left)
-        opened.seek(max(0, size - most))
-        data = opened.read(most)
-        self._bytes_left -= len(data)
-        return data if size <= most else data[data.find(b"\n") + 1 :]
+    def _log(self, name: str, opened: ByteSource, kind: FileKind, *, size: int | None = None) -> FoundFile:
+        """Read a log; of a long one what may matter. Where all files together are too large, a part of it is not read:
+
+        its beginning, where its `size` is known, else its end.
+        """
+        most = min(self._bounds.whole_log_bytes, self._bytes_left)
+        data = opened.read(most + 1)
+        if len(data) <= most and data.count(b"\n") <= self._bounds.most_log_lines:
+            self._bytes_left -= len(data)
+            return FoundFile(name, data, kind)
+        of_kernel = kind is FileKind.KERNEL and size is not None
+        unread = max(0, (size or 0) - (most if of_kernel else self._bytes_left))
+        opened.seek(unread)
+        if of_kernel:
+            data = opened.read(most)
+            found = Shortened(data, data.count(b"\n"), unread + len(data), unread > 0)
+        else:
+            found = shorten(opened, self._clock, most_bytes=self._bytes_left, unread=unread)
+        self._bytes_left -= found.size_bytes - unread
+        return FoundFile(name, found.data, kind, shortened=found)
 
     def _gzip(self, name: str, opened: BinaryIO) -> Iterator[FoundFile | Missing]:
         try:
@@ -251,8 +266,14 @@ class _Reader:
         return _member(name, data)
 
     def _inflated(self, name: str, opened: BinaryIO) -> FoundFile | Missing:
+        name = name.removesuffix(".gz")
         try:
-            return _member(name.removesuffix(".gz"), self._whole(Inflating(opened, self._clock)))
+            inflated = Inflating(opened, self._clock)
+            kind = kind_of(inflated.read(_HEAD))
+            inflated.seek(0)
+            if kind in (FileKind.LOG, FileKind.KERNEL):
+                return self._log(name, inflated, kind)
+            return _member(name, self._whole(inflated))
         except (EOFError, zlib.error) as error:
             return _unreadable(name, f"the compression is corrupt or cut off: {error}")
 

@@ -8,8 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from collector.files.other_tools import tool_of
 from collector.files.sniff import FileKind
+from collector.files.walk import FoundFile
 from shared.answer.files_read import FileRead
+from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.snapshot import NodeSnapshot
 
@@ -46,6 +49,7 @@ _WHY = {
     EventKind.RENDEZVOUS: "that ranks were waited for does not show which of them did not come",
 }
 _NOTHING = "no line of it is known to indicate a hang"
+_UNREAD = "it is not a kind of file that is read"
 
 
 class Taken(NamedTuple):
@@ -53,13 +57,22 @@ class Taken(NamedTuple):
 
     kind: FileKind
     lines: int
+    size_bytes: int
+    cut: bool = False
+    tool: str | None = None
+    """What printed it, where that is no program of the job."""
 
     @classmethod
-    def of(cls, kind: FileKind, data: bytes) -> "Taken":
+    def of(cls, found: FoundFile) -> "Taken":
         """Count the lines, a last one without an end included."""
-        return cls(kind, data.count(b"\n") + (data[-1:] not in (b"", b"\n")))
+        tool = tool_of(found.data) if found.kind in _OF_LINES else None
+        if found.shortened is not None:
+            return cls(found.kind, found.shortened.lines, found.shortened.size_bytes, found.shortened.cut, tool)
+        lines = found.data.count(b"\n") + (found.data[-1:] not in (b"", b"\n"))
+        return cls(found.kind, lines, len(found.data), tool=tool)
 
 
+@costs_itself(lambda taken, snapshots: (), part="what was read of files")
 def files_read(taken: Mapping[str, Taken], snapshots: Iterable[NodeSnapshot]) -> tuple[FileRead, ...]:
     """Return what was read of each file, by name; of many files the first."""
     telling = _events(snapshots)
@@ -70,14 +83,17 @@ def _read(name: str, taken: Taken, events: Iterable[LogEvent]) -> FileRead:
     lines = tuple(dict.fromkeys(event.text[:_LONGEST] for event in events))
     kinds = dict.fromkeys(event.kind for event in events)
     of_lines = taken.kind in _OF_LINES
+    unread = None if lines else taken.tool
     why = "; ".join(_WHY[kind] for kind in kinds if kind in _WHY)
     return FileRead(
         path=name,
-        kind=KINDS.get(taken.kind, "unknown"),
+        kind=KINDS.get(taken.kind, "unknown") if unread is None else f"output of {unread}",
         lines=taken.lines if of_lines else None,
+        size_bytes=taken.size_bytes,
+        cut=taken.cut,
         recognised=len(lines) if of_lines else None,
         telling=lines[-_MOST_LINES:],
-        note=why or (_NOTHING if of_lines and not lines else ""),
+        note=why or (_UNREAD if unread is not None else _NOTHING if of_lines and not lines else ""),
     )
 
 

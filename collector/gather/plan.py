@@ -34,6 +34,7 @@ from collector.looks.next_looks import (
     further_looks,
     next_looks,
     one_look_will_do,
+    parts_are_late,
     pids_to_look_deeper,
 )
 from collector.question import NativePolicy, Progress, Question, Scope, Stage, Step
@@ -93,6 +94,7 @@ class SweepPlan:
         self._asking = asking
         self._due = TimeBudget(self._asking.deadline)
         self._looks = 0
+        self._is_patient = False
         self._looked_at = self._looked_until = 0.0
 
     @property
@@ -208,8 +210,17 @@ class SweepPlan:
             self._looked_at = time.monotonic()
             targets = await self._look(targets)
             self._looked_until = time.monotonic()
+        targets = await self._look_longer(targets)
         await self._look_deeper()
         await self._look_further(targets)
+
+    async def _look_longer(self, targets: list[AgentAddress]) -> list[AgentAddress]:
+        """Where a busy machine was too late with parts of all looks, look once more, with all patience."""
+        if self._question.looks < 2 or not self._question.patience_seconds or not await self._think(parts_are_late):
+            return targets
+        self._due = self._patience()
+        await tell(self._progress, Step(stage=Stage.WAITING, seconds=0.0, reason="this machine is overloaded"))
+        return await self._look(targets)
 
     async def _look_at_many(self, targets: list[AgentAddress]) -> None:
         if not self._looks:
@@ -278,7 +289,8 @@ class SweepPlan:
         """Step 3 again, where more looks would decide: more time for a doubt, quick samples for a straggler."""
         if self._question.looks < 2 or self._deadline.seconds_left <= 0:
             return
-        self._due = self._patience()
+        if not self._is_patient:
+            self._due = self._patience()
         further = await self._think(further_looks)
         while further.pauses and further.seconds < self._deadline.seconds_left:
             for pause in further.pauses:
@@ -292,6 +304,7 @@ class SweepPlan:
 
     def _patience(self) -> TimeBudget:
         """What there is of time where nothing else decides: later than the verdict was due, if need be."""
+        self._is_patient = True
         return self._due.extended(self._question.patience_seconds)
 
     async def _look_deeper(self) -> None:

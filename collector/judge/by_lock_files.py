@@ -27,6 +27,7 @@ from collector.judge.fault import Fault
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import FdEvidence
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words
 from shared.wire.snapshot import Fds, PolledLock, RankSnapshot
@@ -55,17 +56,20 @@ class _Wait:
         return f"{name_of_lock(self.lock)}, which {ranks_with(self.holders, 'holds', 'hold')}"
 
 
+@costs_itself(lambda observations: [])
 def faults_by_lock_files(observations: Observations) -> list[Fault]:
     """Return one fault for each lock that ranks wait for; none for one whose holder is at work."""
     return [_fault(wait, observations) for wait in _waits(observations) if not _at_work(wait, observations)]
 
 
+@costs_itself(lambda observations: "")
 def builds(observations: Observations) -> str:
     """Say who is at work while others wait for the lock that it holds; empty where nobody is."""
     busy = [wait for wait in _waits(observations) if _at_work(wait, observations)]
     return f"{busy[0].text} while {either(busy[0].holders, 'it is', 'they are')} at work" if busy else ""
 
 
+@costs_itself(lambda fault, observations: fault)
 def with_holders(fault: Fault, observations: Observations) -> Fault:  # 5
     """Blame, instead of ranks that wait for a lock, the ranks that hold it; nobody, where that cannot be known."""
     if fault.kind is not Kind.RANK_NOT_JOINED:

@@ -36,12 +36,14 @@ from collector.judge.logs.rendezvous import opinions_by_rendezvous
 from collector.judge.logs.vote import Opinion
 from shared.answer.diagnosis import Conflict, Finding, LogEvidence
 from shared.answer.words import Kind
+from shared.isolation import costs_itself
 from shared.rank_sets import ranks_in_words
 
 _ORDER = tuple(Witness)
 _MOST_GROUND = 24
 
 
+@costs_itself(lambda observations: [])
 def faults_by_logs(observations: Observations) -> list[Fault]:
     """Return the faults that log lines show; empty where lines do not suffice."""
     statements = observations.statements  # 1
@@ -59,6 +61,7 @@ def faults_by_logs(observations: Observations) -> list[Fault]:
     return named or [_fault([opinion], observations) for opinion in unnamed[:1]]  # 6
 
 
+@costs_itself(lambda logged, seen, observations: seen or logged)
 def weighed(logged: list[Fault], seen: list[Fault], observations: Observations) -> list[Fault]:
     """7. Choose between what logs and what stacks show; the two of them agree, or one of them is told as well."""
     by_logs = {rank for fault in logged for rank in fault.culprits}
@@ -75,6 +78,7 @@ def weighed(logged: list[Fault], seen: list[Fault], observations: Observations) 
     return [replace(fault, remarks=(*fault.remarks, told)) for fault in logged]
 
 
+@costs_itself(lambda faults, observations: faults)
 def with_logs(faults: list[Fault], observations: Observations) -> list[Fault]:
     """Return faults found by other sources, with the lines that agree with them as further evidence."""
     return _with_lines(faults, faults_by_logs(observations)) if faults else []
@@ -84,6 +88,7 @@ def _with_lines(faults: list[Fault], logged: list[Fault]) -> list[Fault]:
     return [_joined(fault, [one for one in logged if set(one.culprits) & set(fault.culprits)]) for fault in faults]
 
 
+@costs_itself(lambda findings, observations: ())
 def conflicts_by_logs(findings: Iterable[Finding], observations: Observations) -> tuple[Conflict, ...]:
     """Return where log lines and the findings cannot both be right, and what nodes chose differently by their logs."""
     told = tuple(findings)
@@ -106,7 +111,7 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
         *opinions_by_marks(statements, membership),
         *opinions_by_sizes(statements),
         *opinions_by_libraries(statements),
-        *opinions_by_own_words(statements, observations),
+        *opinions_by_own_words(statements, observations, aftermath),
         *opinions_by_rendezvous(statements, membership),
         *opinions_by_transport(statements, observations, aftermath),
     ]

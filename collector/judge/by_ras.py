@@ -32,6 +32,7 @@ from collector.judge.ras_lag import BLIND, SHORT, lag_evidence, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
@@ -42,6 +43,7 @@ _Lagging = tuple[RasGroup, Lag]
 _LEFT = (RasStatus.NOCOMM, RasStatus.FINALIZE, RasStatus.ABORT)
 
 
+@costs_itself(lambda observations: [])
 def faults_by_ras(observations: Observations) -> list[Fault]:
     """Return the faults that RAS shows; empty where it shows none that may be told."""
     ras = observations.roster.ras

@@ -17,10 +17,12 @@ from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from shared.answer.diagnosis import Conflict
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 
 _MOST_CONFLICTS = 8
 
 
+@costs_itself(lambda observations: [])
 def faults_by_record(observations: Observations) -> list[Fault]:
     """Return the faults that the flight records show; empty where they show none."""
     # 4. Same sequence, different signature.
@@ -74,6 +76,7 @@ def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, observations: Observat
     )
 
 
+@costs_itself(lambda observations: ())
 def conflicts_of_records(observations: Observations) -> tuple[Conflict, ...]:
     """Return the records of which two copies contradict each other."""
     told = [(rank, trace.contradiction) for rank, trace in observations.traces.items() if trace.contradiction]

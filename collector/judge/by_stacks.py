@@ -22,6 +22,7 @@ from collector.judge.fault import TELLING, Fault, ended_well, kind_of
 from collector.judge.records.unrecorded_waits import outsiders
 from collector.judge.tie_breakers.new_group import RULE, went_past
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Fds
@@ -44,6 +45,7 @@ def no_record(observations: Observations) -> str:
     return "the flight records do not show who waits for whom; this rests on stacks alone"
 
 
+@costs_itself(lambda observations: [])
 def faults_by_stacks(observations: Observations) -> list[Fault]:
     """Return the faults that stacks and process states show; empty where nobody waits for anybody."""
     waiting = tuple(filter(observations.may_wait, observations.activities))

@@ -33,6 +33,7 @@ from collector.judge.report.findings import finding_of
 from collector.judge.report.headline import Interpretation
 from shared.answer.diagnosis import KernelEvidence, StackEvidence
 from shared.answer.words import Cause, Kind, Verdict
+from shared.isolation import costs_itself
 from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
 from shared.wire.kernel_events import KernelEvent, KernelEventKind
@@ -47,6 +48,7 @@ _LOADS = "_worker_loop"
 _Line = tuple[str | None, KernelEvent]
 
 
+@costs_itself(lambda reading, observations, snapshots: reading)
 def with_strays(
     reading: Interpretation, observations: Observations, snapshots: Sequence[NodeSnapshot]
 ) -> Interpretation:

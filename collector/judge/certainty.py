@@ -24,6 +24,8 @@ from collector.judge.logs.vote import Opinion
 from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import Evidence, Finding
 from shared.answer.words import Cause, Certainty, Kind
+from shared.isolation import costs_itself
+from shared.rank_sets import ranks_in_words
 
 
 class Support(StrEnum):
@@ -55,6 +57,7 @@ class Support(StrEnum):
     MAY_COME = "the time that a rank at work has taken"
     INFERRED_GROUP = "a group whose members are inferred"
     OTHER_USERS = "processes that may be another user's"
+    PART_FAILED = "a part of unhang that failed"
 
 
 _SUSPECTED, _SUPPORTED, _PROVEN = Certainty.SUSPECTED, Certainty.SUPPORTED, Certainty.PROVEN
@@ -94,6 +97,7 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.LOCK_HOLDER): Sure(_SUPPORTED, 1, "the lock file's holder is a rank that stands still or is gone"),
     (None, Support.MAY_COME): Sure(_SUPPORTED, 1, "it is at work, or was only partly observed, so it may still come"),
     (None, Support.INFERRED_GROUP): Sure(_SUPPORTED, 1, "the members of the process group are inferred"),
+    (None, Support.PART_FAILED): Sure(_SUSPECTED, 1, "a part of unhang failed that may have contradicted it"),
     (None, Support.OTHER_USERS): Sure(_SUPPORTED, 1, "part of it may rest on another user's processes"),
 }
 """A row with a kind goes before that of all kinds."""
@@ -137,6 +141,14 @@ def less_sure(finding: Finding, support: Support) -> Mapping[str, object]:
     """Return what changes in a finding that rests, besides, on something that may not be so."""
     level, _, reason = TABLE[None, support]
     return {"certainty": level, "certainty_reason": reason} if finding.certainty is Certainty.PROVEN else {}
+
+
+def without_culprits(fault: Fault) -> Fault:
+    """Return the fault as one that blames nobody: what was to tell the guilty from the innocent failed."""
+    everybody = tuple(sorted({*fault.culprits, *fault.victims}))
+    remark = f"{ranks_in_words(everybody)} are held up, and a part of unhang that tells by whom failed"
+    sure = how_sure(fault.kind, Support.PART_FAILED)
+    return replace(fault, culprits=(), victims=everybody, certainty=sure, remarks=(remark,))
 
 
 def is_proven(fault: Fault) -> bool:
@@ -236,6 +248,7 @@ def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Support:
     return Support.RECORD if complete else Support.PART_OF_RECORD
 
 
+@costs_itself(lambda fault, observations: replace(fault, certainty=Certainty.SUSPECTED))
 def tempered(fault: Fault, observations: Observations) -> Fault:
     """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
     may_come = fault.kind is Kind.RANK_NOT_JOINED and any(_may_come(rank, observations) for rank in fault.culprits)

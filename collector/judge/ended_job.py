@@ -23,6 +23,7 @@ from collector.judge.report.headline import Interpretation
 from collector.judge.report.know_more import where_ends_are_told
 from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence, Where
 from shared.answer.words import Cause, Kind, Verdict
+from shared.isolation import costs_itself
 from shared.plural import counted, ranks_with
 from shared.rank_sets import fold, ranks_in_words
 from shared.shell_commands import listed
@@ -41,6 +42,7 @@ _BY_CODE = "it ended first, and may have failed because of another rank: its las
 _BY_WHOM = "a launcher, a scheduler or a person ended the job"
 
 
+@costs_itself(lambda _: Interpretation(Verdict.CANNOT_TELL, "its ranks ended, and unhang failed to tell how"))
 def ended_job(observations: Observations) -> Interpretation:
     """Say how the job ended and what its ranks did last; where it died, with a finding."""
     endings = endings_of(observations.roster.gone())

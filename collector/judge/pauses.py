@@ -26,11 +26,13 @@ from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
 from collector.judge.slow.held_up import Due, at_work, held_up, when_due
 from shared.answer.words import Kind, Verdict
+from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.wire.snapshot import RankSnapshot
 from shared.wire.stacks import Stacks
 
 
+@costs_itself(lambda *_: Interpretation(Verdict.CANNOT_TELL, "unhang failed to judge whether it is a pause"))
 def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation | None:
     """Is the pause one that the job's own rhythm explains? Returns the verdict in that case, None if it is a hang."""
     if not observations.roster.live:

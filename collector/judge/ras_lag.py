@@ -8,6 +8,7 @@ from collector.align.ras.communicators import RasGroup, RasView
 from collector.judge.fault import Fault
 from collector.judge.marks.behind import lag_in
 from shared.answer.diagnosis import SequenceEvidence
+from shared.isolation import costs_itself
 from shared.plural import counted, ranks_with
 from shared.rank_sets import fold, ranks_in_words
 
@@ -59,6 +60,7 @@ def _launches(count: int, op: str) -> str:
     return f"launched {what} up to {count}" if count else f"launched no {what}"
 
 
+@costs_itself(lambda faults, observations: list(faults))
 def with_counts(faults: list[Fault], observations: Observations) -> list[Fault]:
     """Put what RAS counted beside faults that rest on other evidence."""
     remark = remark_of(observations.roster.ras)
@@ -79,6 +81,7 @@ def remark_of(ras: RasView | None) -> str:
     return ""
 
 
+@costs_itself(lambda observations: "")
 def doubt_of(observations: Observations) -> str:
     """Why files that hold unequal counts, or ranks without an answer, are no verdict; empty where there are none."""
     ras = observations.roster.ras

@@ -16,17 +16,20 @@ from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
 from collector.judge.logs.own_failures import first_failure
 from shared.answer.words import Kind
+from shared.isolation import costs_itself
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 
 _MOST_HOSTS = 6
 
 
+@costs_itself(lambda faults, observations: [])
 def of_looked_at(faults: Sequence[Fault], observations: Observations) -> list[Fault]:
     """Leave out the faults that have nothing but unseen ranks to blame."""
     return [fault for fault in faults if not _of_unseen(fault, observations)]
 
 
+@costs_itself(lambda faults, observations: None)
 def waits_for_unseen(faults: Sequence[Fault], observations: Observations) -> Fault | None:
     """Return the first fault that blames unseen ranks alone: where the next look should go."""
     return next((fault for fault in faults if _of_unseen(fault, observations)), None)
@@ -38,6 +41,7 @@ def _of_unseen(fault: Fault, observations: Observations) -> bool:
     return unseen and not all(first_failure(view.logged) is not None for view in views)
 
 
+@costs_itself(lambda faults, observations: list(faults))
 def beside_the_seen(faults: Sequence[Fault], observations: Observations) -> list[Fault]:
     """Put what is proven before what silence suggests, and make a remark of silence beside a culprit that is seen."""
     silent = [fault for fault in faults if fault.kind is Kind.RANK_UNREACHABLE]

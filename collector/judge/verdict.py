@@ -34,7 +34,7 @@ H. Certainty is lowered where a guess is part of it. Nodes and descriptors then 
    nobody.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from collector.align.accounting import account_for_ranks
@@ -48,7 +48,8 @@ from collector.align.logs.attributed_lines import hear
 from collector.align.node_facts import node_facts, with_endings
 from collector.align.observations import Observations
 from collector.align.progress import Motion, motion_of
-from collector.align.roster import Presence
+from collector.align.roster import ByRank, Presence
+from collector.align.stacks.activity import NOT_SEEN
 from collector.align.stacks.rank_activities import activities_of, spread_native
 from collector.align.stacks.stack_classes import classes_of
 from collector.align.stacks.tables.row_types import Doing
@@ -77,19 +78,37 @@ from collector.judge.slow.held_up import fair_to_workers
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
-from shared.answer.diagnosis import Conflict, Diagnosis
+from shared.answer.diagnosis import Diagnosis, Gap
 from shared.answer.words import Verdict
+from shared.isolation import costs_itself, failures_told
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import listed
 from shared.wire.snapshot import NodeSnapshot
+from shared.wire.trace import Trace
 
 
 def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
     """Judge one job from every look at it. Never raises on what a job has written; see the module for the steps.
 
-    `id`, `made_at` and `took_seconds` are the caller's to fill in: this function knows no clock.
+    `id`, `made_at` and `took_seconds` are the caller's to fill in: this function knows no clock. What fails inside of
+    it, which is a fault of ours, costs its own opinion and is told among what is missing.
     """
+    with failures_told() as failures:
+        diagnosis = _diagnosed(snapshots, expected)
+    gaps = tuple(Gap(missing=missing) for missing in failures)
+    coverage = diagnosis.coverage.model_copy(update={"missing": (*diagnosis.coverage.missing, *gaps)})
+    return diagnosis.model_copy(update={"coverage": coverage}) if gaps else diagnosis
+
+
+def _nothing_judged(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
+    """Where the ranks themselves could not be read together, there is nothing left to judge."""
+    headline = "Cannot tell: unhang failed to put together what was read, which is a fault of its own."
+    return Diagnosis(job=expected.job, user=expected.user, verdict=Verdict.CANNOT_TELL, headline=headline)
+
+
+@costs_itself(_nothing_judged, part="the judge")
+def _diagnosed(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
     reading, observations = read(snapshots, expected)
     snapshots, expected, doubts = one_users(snapshots, expected)  # 0
     return Diagnosis(
@@ -114,16 +133,23 @@ def diagnose(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis
 def read(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Interpretation, Observations]:
     """The verdict before it is put into words, and the observations it was read from."""
     snapshots, expected, doubts = one_users(snapshots, expected)  # 0
-    observations = set_scene(snapshots, expected)
-    reading = with_strays(_read(observations), observations, snapshots)
-    return (_unproven(reading, doubts) if doubts else reading), observations
+    with failures_told() as failures:
+        observations = set_scene(snapshots, expected)
+        reading = with_strays(_read(observations), observations, snapshots)
+    if failures and reading.verdict is Verdict.NOT_HUNG:
+        reading = Interpretation(Verdict.CANNOT_TELL, f"{reading.reason}, but {_PART_FAILED}")
+    remarks = (*(doubt.text for doubt in doubts), *((_PART_FAILED,) if failures else ()))
+    support = Support.PART_FAILED if failures else Support.OTHER_USERS
+    return (_unproven(reading, remarks, support) if remarks else reading), observations
 
 
-def _unproven(reading: Interpretation, doubts: Sequence[Conflict]) -> Interpretation:
-    """What may rest on somebody else's processes is not proven."""
-    remarks = tuple(doubt.text for doubt in doubts)
+_PART_FAILED = "a part of unhang failed, and what it would have said is not part of this: see the coverage"
+
+
+def _unproven(reading: Interpretation, remarks: tuple[str, ...], support: Support) -> Interpretation:
+    """What may rest on somebody else's processes is not proven, nor what a part that failed may have contradicted."""
     findings = (
-        each.model_copy(update={"remarks": (*each.remarks, *remarks), **less_sure(each, Support.OTHER_USERS)})
+        each.model_copy(update={"remarks": (*each.remarks, *remarks), **less_sure(each, support)})
         for each in reading.findings
     )
     return replace(reading, findings=tuple(findings))
@@ -136,13 +162,15 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     roster = with_endings(roster, nodes)
     motion = motion_of(roster)  # 2
     groups = line_up(roster)  # 3
-    traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
-    activities = spread_native(activities_of(roster.present()), roster.ranks)  # 8
+    recorded = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
+    traces = ByRank(recorded, lambda _: Trace())
+    activities = ByRank(spread_native(activities_of(roster.present()), roster.ranks), lambda _: NOT_SEEN)  # 8
     edges = find_edges(groups, roster, traces, activities)  # 5
     learnt = expected.usual_pause_seconds
     return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster), learnt)
 
 
+@costs_itself(lambda _: Interpretation(Verdict.CANNOT_TELL, "unhang failed to judge it"), part="the judge's steps")
 def _read(observations: Observations) -> Interpretation:
     if _is_over(observations):
         return ended_job(observations)  # A
@@ -232,6 +260,8 @@ def _unseen(fault: Fault, observations: Observations) -> Interpretation:
 
 def _quiet(observations: Observations) -> Interpretation:
     """Nobody waits for anybody: idle, finished, or not to be told."""
+    if observations.roster.late:
+        return Interpretation(Verdict.CANNOT_TELL, _too_busy(observations.roster.late))
     if not observations.roster.live:
         return Interpretation(Verdict.CANNOT_TELL, doubt_of(observations) or _nothing_shown(observations))
     busy = observations.motion.ranks(Motion.BUSY)
@@ -239,6 +269,11 @@ def _quiet(observations: Observations) -> Interpretation:
         reason = builds(observations) or "its ranks are at work and none waits for another"
         return Interpretation(Verdict.NOT_HUNG, reason, state="running")
     return Interpretation(Verdict.CANNOT_TELL, "no rank is seen waiting for another, and none moves")
+
+
+def _too_busy(late: Mapping[str, Sequence[int]]) -> str:
+    parts = ", ".join(f"{source} of {ranks_in_words(ranks)}" for source, ranks in late.items())
+    return f"the machine is overloaded: in all the time there was, it did not read {parts}"
 
 
 def _nothing_shown(observations: Observations) -> str:

@@ -78,6 +78,12 @@ def looks_after(reading: Interpretation, observations: Observations) -> NextLook
     )
 
 
+def parts_are_late(snapshots: Sequence[NodeSnapshot], expected: Expected) -> bool:
+    """Was a rank not read in time by any look, as on a busy machine, so that another, longer look may show it?"""
+    roster = account_for_ranks(snapshots, expected)
+    return bool(roster.late or roster.unlisted)
+
+
 def one_look_will_do(snapshots: Sequence[NodeSnapshot], expected: Expected) -> bool:
     """Does one look tell that the job hangs, and who is to blame, since agents have watched all ranks stand still?
 

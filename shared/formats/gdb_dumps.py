@@ -16,6 +16,9 @@ _MAIN = re.compile(r"^Thread 1 \((?:Thread 0x[0-9a-f]{1,16} \()?(?:LWP|process) 
 # #0  0x00007f31c0a1 in poll () from /lib64/libc.so.6        #4  ncclProxyProgress (proxyState_=0x5603) at proxy.cc:868
 _FRAME = re.compile(r"#\d{1,4} {1,3}(?:\*\*)?(?:0x[0-9a-f]{1,16} in )?\S")
 _WRAPPED = re.compile(r" {2,}\S")
+# #1 all_reduce from /opt/venv/torch/distributed/distributed_c10d.py:3252        #7 clone from ??:0
+#   below `Stack trace of the failed collective:` in a rank's log; what gdb calls `from` is a library, without a line
+_OF_PYTORCH = re.compile(r".* from \S{0,1000}:\d{1,9}\s*$|\[rank\d{1,7}\]:|.*Stack trace of the failed collective")
 _OF_GDB = re.compile(r"\(gdb\) |\[New LWP |GNU gdb ")
 _LOOKED_AT = 100
 _ONE_THREAD = "Thread 1 (LWP 0):"
@@ -24,6 +27,8 @@ _ONE_THREAD = "Thread 1 (LWP 0):"
 def is_gdb_text(text: str) -> bool:
     """Are most lines frames and threads as gdb prints them, or does it begin as a session with gdb does?"""
     lines = list(islice((line for line in text.split("\n") if line.strip()), _LOOKED_AT))
+    if any(_OF_PYTORCH.match(line[:4000]) for line in lines):
+        return False
     frames = sum(_FRAME.match(line) is not None for line in lines)
     others = sum(bool(_HEAD.match(line) or _WRAPPED.match(line) or _OF_GDB.match(line)) for line in lines)
     return frames > 1 and frames + others > len(lines) / 2

@@ -63,6 +63,11 @@ def ranks_by_title(text: str) -> dict[int, int]:
     return found if all(places) and len(set(found.values())) == len(found) else {}
 
 
+def holds_process(text: str) -> bool:
+    """Is there a thread or a frame in it?"""
+    return any(one.fullmatch(line[:2000]) for line in text.split("\n") for one in (PYSPY_FRAME, PYSPY_THREAD))
+
+
 def lines_beside(text: str) -> list[str]:
     """Return the lines that py-spy has not printed."""
     return [line for line in text.split("\n") if line.strip() and not _is_pyspys(line)]

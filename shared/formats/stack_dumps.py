@@ -28,6 +28,8 @@ LONGEST_NAME = 500
 PYSPY_THREAD = re.compile(r'Thread (0x[0-9A-Fa-f]+|\d+)(?:\.\d+)? \(([a-z+ ]{1,40})\)(?:: "(.{0,300})")?\s*')
 #     all_reduce (torch/distributed/distributed_c10d.py:3252)        read (libc.so.6)
 PYSPY_FRAME = re.compile(r"\s{2,}(\S.{0,2000}?) \(([^()]{1,1000}?)(?::(\d{1,9}))?\)\s*")
+# libc.so.6        libtorch_cuda.so        ProcessGroupNCCL.cpp        ??        [vdso]        [kernel.kallsyms]
+_NATIVE = re.compile(r"\.so\b|\.(?:c|cc|cpp|cxx|cu|cuh|h|hh|hpp|S|s)$|^\?\?$|^\[[\w.]{1,40}\]$|^$")
 # Process 4242: python train.py
 _PYSPY_PROCESS = re.compile(r"Process (\d{1,10}): .*")
 # Thread 0x00007f4217091b80 (most recent call first):
@@ -187,7 +189,8 @@ def _json_frame(frame: dict[str, Any]) -> Frame:
     file = frame.get("filename") or module or ""
     if not isinstance(line, int) or not isinstance(file, str):
         raise TypeError("a frame without a proper file or line")
-    return Frame(_cut(frame["name"]), _cut(file), max(line, 0), native=module is not None)
+    native = module is not None or _NATIVE.search(file) is not None
+    return Frame(_cut(frame["name"]), _cut(file), max(line, 0), native=native)
 
 
 def _sections(text: str, header: re.Pattern[str]) -> Iterator[tuple[re.Match[str], list[str]]]:
@@ -218,7 +221,7 @@ def _text_frame(line: str) -> Frame | None:
     if match is None:
         return None
     file = match[2]
-    native = ".so" in file or file.endswith((".c", ".cc", ".cpp", ".h", ".S"))
+    native = _NATIVE.search(file) is not None
     return Frame(_cut(match[1]), _cut(file), int(match[3] or 0), native=native)
 
 

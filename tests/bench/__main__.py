@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 
-from tests.bench import accuracy, cluster, from_disk, memory, one_box, overhead, preflight, snapshot, verdict
+from tests.bench import accuracy, cluster, from_disk, long_logs, memory, one_box, overhead, preflight, snapshot, verdict
 
 _BENCHMARKS = (
     ("snapshots", snapshot.measure),
@@ -12,6 +12,7 @@ _BENCHMARKS = (
     ("verdict on one box", one_box.measure),
     ("overhead", overhead.measure),
     ("dumps on disk", from_disk.measure),
+    ("long logs", long_logs.measure),
     ("the pure verdict", verdict.measure),
     ("a cluster", cluster.measure),
     ("preflight", preflight.measure),

@@ -18,6 +18,7 @@ from collector.align.marks.table import behind
 from collector.align.roster import Roster
 from shared.answer.diagnosis import GroupRef
 from shared.formats.recorder.coalesced import COALESCED
+from shared.isolation import costs_itself
 from shared.rank_sets import fold, unfold
 from shared.wire.trace import Record, Trace
 
@@ -141,6 +142,7 @@ _Places = dict[_T, dict[int, tuple[int, ...]]]
 """Where each group stands in the group table of each rank that has it."""
 
 
+@costs_itself(lambda roster: (), part="process groups by records")
 def line_up(roster: Roster) -> tuple[GroupView, ...]:
     """Return every group that any trace mentions, in the order of names."""
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}

@@ -19,6 +19,7 @@ from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.user_frames import user_call
 from collector.align.wait_states import WaitState, wait_state
 from shared.answer.diagnosis import Wait
+from shared.isolation import costs_itself
 from shared.rank_sets import fold
 from shared.wire.stacks import Frame
 from shared.wire.trace import Record, Signature, Trace
@@ -65,6 +66,7 @@ def age_of(edge: Edge) -> tuple[bool, int, str, int]:
     return (edge.is_p2p, edge.created_ns, edge.group.name, edge.waiter)
 
 
+@costs_itself(lambda groups, roster, traces, activities: (), part="who waits for whom by records")
 def find_edges(
     groups: tuple[GroupView, ...], roster: Roster, traces: dict[int, Trace], activities: dict[int, Activity]
 ) -> tuple[Edge, ...]:

@@ -13,6 +13,7 @@ from operator import itemgetter
 
 from collector.align.roster import RankView, Roster
 from collector.align.thresholds import INCIDENT_SECONDS
+from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs, is_last_word
 from shared.wire.nccl_calls import LoggedCommunicator
 
@@ -79,6 +80,7 @@ def is_wait(event: LogEvent) -> bool:
     return event.kind is EventKind.BARRIER_FAILED
 
 
+@costs_itself(lambda roster, **_: NOTHING_HEARD, part="log lines")
 def hear(roster: Roster, *, of_interfaces: bool = False) -> Statements:
     """Return what counts of everything that was logged, but for the interfaces that NCCL took, or of these alone.
 

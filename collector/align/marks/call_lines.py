@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.table import Call, MarkTable, RankMark, Witness
 from shared.answer.diagnosis import GroupRef
+from shared.isolation import costs_itself
 from shared.wire.nccl_calls import P2P, LoggedCall, LoggedCommunicator
 
 _OPS = {
@@ -45,6 +46,7 @@ class _Lane:
         return max(self.calls)
 
 
+@costs_itself(lambda statements, world_size: [])
 def tables_by_calls(statements: Statements, world_size: int | None) -> list[MarkTable]:
     """Return one table for each communicator that can be lined up."""
     return [_table(*found) for found in _lined_up(statements.communicators, world_size)]

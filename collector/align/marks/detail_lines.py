@@ -9,12 +9,14 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.align.marks.table import Call, MarkTable, RankMark, Witness
 from shared.answer.diagnosis import GroupRef
+from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent
 
 _Facts = tuple[str, str, str, str]
 """Operation, shape, data types, sequence; "" where not told or not compared."""
 
 
+@costs_itself(lambda statements, membership: [])
 def tables_by_fingerprints(statements: Statements, membership: Membership) -> list[MarkTable]:
     """Return the table of what each member ran, of ranks where their places in the group can be translated."""
     lines = [

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.align.marks.table import Lag, Line, Witness
+from shared.isolation import costs_itself
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
@@ -26,6 +27,7 @@ _REPORTERS = (
 """By a part of the line, who says so."""
 
 
+@costs_itself(lambda statements, membership: [])
 def lags_by_reports(statements: Statements, membership: Membership) -> list[Lag]:
     """Return who has not come where, by each reporter; nobody is missing where all have come and none got out."""
     return [*_desync(statements, membership), *_barriers(statements, membership)]

@@ -14,6 +14,7 @@ from collector.align.logs.group_members import UNTOLD, GroupKey, Membership, key
 from collector.align.marks.table import Call, MarkTable, RankMark, Witness
 from collector.align.thresholds import INCIDENT_SECONDS
 from shared.formats.logs.timestamps import seconds_between
+from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.trace import Signature
 
@@ -77,6 +78,7 @@ class GroupMarks:
     """Did one rank wait for two operations at one sequence, so that its lines are of two groups?"""
 
 
+@costs_itself(lambda statements, membership: [])
 def tables_by_watchdogs(statements: Statements, membership: Membership) -> list[MarkTable]:
     """Return one table for each group; where lines of several carry its name, their numbers mean nothing to others."""
     return [_table(key, marks, membership) for key, marks in _marks_of(statements).items()]

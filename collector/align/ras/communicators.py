@@ -13,6 +13,7 @@ from collector.align.marks.table import MarkTable, RankMark, Witness
 from collector.align.ras.process_ranks import ProcessesOfRanks, world_of
 from collector.align.thresholds import RAS_REPORTS_APART_NS
 from shared.answer.diagnosis import GroupRef
+from shared.isolation import costs_itself
 from shared.rank_sets import fold, unfold
 from shared.wire.ras import Communicator, Launched, RasNetwork, RasStatus
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
@@ -61,6 +62,7 @@ class RasView:
     """Does the newest report list every communicator and rank?"""
 
 
+@costs_itself(lambda chosen, snapshots, world_size: None)
 def ras_view(
     chosen: Mapping[int, tuple[RankSnapshot, ...]], snapshots: Sequence[NodeSnapshot], world_size: int | None
 ) -> RasView | None:

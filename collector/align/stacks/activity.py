@@ -97,7 +97,7 @@ class Activity:
         )
 
 
-_NOT_SEEN = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen", told=Told.NOT_SEEN)
+NOT_SEEN = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen", told=Told.NOT_SEEN)
 
 
 def place(frame: Frame) -> Place:
@@ -144,7 +144,7 @@ def from_stacks(view: RankView) -> Activity:
     """Return what a rank is doing by its stacks alone: by the thread that stands for it, or one that keeps the GIL."""
     stacks = view.stacks
     if stacks is None:
-        return _NOT_SEEN
+        return NOT_SEEN
     native = view.native_stacks if view.apart is None else None
     seen = _thread_activity(stacks, view.thread_in(stacks), native)
     if seen.waits_for_ranks or not seen.frames:
@@ -183,7 +183,7 @@ def _called(seen: Activity) -> tuple[Frame, ...]:
 
 def _thread_activity(stacks: Stacks, thread: Thread | None, native: Stacks | None) -> Activity:
     if thread is None:
-        return _NOT_SEEN
+        return NOT_SEEN
     frames = stacks.stack(thread)
     base = Activity(
         doing=Doing.UNKNOWN if all(frame.native for frame in frames) else Doing.OUTSIDE,

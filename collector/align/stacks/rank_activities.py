@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import Activity, from_stacks, with_lock_file, with_the_rest
+from collector.align.stacks.activity import NOT_SEEN, Activity, from_stacks, with_lock_file, with_the_rest
 from collector.align.stacks.lock_files import lock_of
 from collector.align.stacks.tables.frames_native import IN_DATABASE
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
+from shared.isolation import costs_itself
 
 
 def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
@@ -21,19 +22,30 @@ def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
     for view in views:
         key = id(view.stacks), id(view.native_stacks)
         if key not in read:
-            read[key] = from_stacks(view)
+            read[key] = _by_stacks(view)
         if view.looks and (view.looks[-1].children or view.looks[-1].polled_lock is not None):
-            found[view.rank] = with_the_rest(read[key], view)
+            found[view.rank] = _whole(read[key], view)
             continue
         process = view.process
         facts = process and (process.state, process.syscall, process.wchan, process.tracer_pid, process.lock_holders)
         whole = (*key, facts, view.presence)
         if whole not in known:
-            known[whole] = with_the_rest(read[key], view)
+            known[whole] = _whole(read[key], view)
         found[view.rank] = known[whole]
     return found
 
 
+@costs_itself(lambda view: NOT_SEEN, part="what stacks show")
+def _by_stacks(view: RankView) -> Activity:
+    return from_stacks(view)
+
+
+@costs_itself(lambda seen, view: seen, part="what the kernel shows of a rank")
+def _whole(seen: Activity, view: RankView) -> Activity:
+    return with_the_rest(seen, view)
+
+
+@costs_itself(lambda activities, views: activities)
 def spread_native(activities: dict[int, Activity], views: dict[int, RankView]) -> dict[int, Activity]:
     """Let ranks share what the native stack of one of them told: only one of each Python stack is looked at so.
 

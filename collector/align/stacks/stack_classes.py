@@ -14,6 +14,7 @@ from collector.align.expected import Expected
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, activity_of, place
 from shared.answer.diagnosis import Contract, Place, StackClass
+from shared.isolation import costs_itself
 from shared.rank_sets import FoldedRanks, fold
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Frame
@@ -33,6 +34,7 @@ def stack_classes(snapshots: Sequence[NodeSnapshot]) -> tuple[StackClass, ...]:
     return classes_of(roster, {view.rank: activity_of(view) for view in roster.present()})
 
 
+@costs_itself(lambda roster, activities: ())
 def classes_of(roster: Roster, activities: Mapping[int, Activity]) -> tuple[StackClass, ...]:
     together: dict[tuple[Frame, ...], list[int]] = defaultdict(list)
     same: dict[int, list[int]] = {}  # by the stacks themselves, which ranks share after a survey: each is read once
@@ -53,6 +55,7 @@ def merge_tree(snapshots: Sequence[NodeSnapshot]) -> tuple[StackNode, ...]:
     return tree_of(account_for_ranks(snapshots, Expected()))
 
 
+@costs_itself(lambda roster: (), part="the tree of stacks")
 def tree_of(roster: Roster) -> tuple[StackNode, ...]:
     """Merge the stacks of ranks that are accounted for already."""
     return merged([(view.rank, _main_stack(view)) for view in roster.present()])

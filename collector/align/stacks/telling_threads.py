@@ -24,6 +24,7 @@ from collector.align.stacks.activity import Activity, activity_of_thread, runs_c
 from collector.align.stacks.tables.kernel_waits import WAITS_FOR_SIGNAL
 from collector.align.stacks.tables.row_types import WAITS_FOR_RANKS, Doing, WaitsOn
 from collector.align.stacks.user_frames import is_standard_frame
+from shared.isolation import costs_itself
 from shared.wire.stacks import Frame, Stacks, Thread
 
 _Stack = tuple[Frame, ...]
@@ -35,6 +36,7 @@ _MOST_BEGINNINGS = 16
 """Of a rank's threads, and of stacks of those that wait, whose number is the job's to choose."""
 
 
+@costs_itself(lambda views: dict(views))
 def with_telling_threads(views: Mapping[int, RankView]) -> dict[int, RankView]:
     """Note of each rank which thread stands for it, where that is not the main one."""
     read = _Reader()

@@ -25,6 +25,7 @@ from collector.align.thresholds import (
 from collector.judge.fault import Accuser, Fault
 from shared.answer.diagnosis import FdEvidence, Link, LinkEnd
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.wire.snapshot import Fds, Process, Socket
 
 _MOST = 6
@@ -33,6 +34,7 @@ _MOST_RANKS = 8
 _CONNECTED = "ESTABLISHED"
 
 
+@costs_itself(lambda fault, observations: fault)
 def with_descriptors(fault: Fault, observations: Observations) -> Fault:
     """Add what the culprits' descriptors show; where no agent shows them, what the victims' connections show."""
     found: list[FdEvidence] = []
@@ -176,7 +178,7 @@ class Pipe(NamedTuple):
     """The pipe that a rank is blocked on."""
 
     fd: int
-    path: str
+    path: str | None
     reads: bool
     others: tuple[str, ...]
     """Who holds its other end: `pid 132 (cat)`; empty: no visible process does."""

@@ -8,6 +8,7 @@ from collector.align.observations import Observations
 from collector.align.roster import RankView
 from shared.answer.diagnosis import Conflict, Finding, GpuEvidence
 from shared.answer.words import Cause
+from shared.isolation import costs_itself
 from shared.rank_sets import fold, ranks_in_words
 from shared.wire.devices import Gpu
 
@@ -28,6 +29,7 @@ def device_of(view: RankView, observations: Observations) -> str | None:
     return None if identity is None else identity.gpu
 
 
+@costs_itself(lambda observations: ())
 def device_conflicts(observations: Observations) -> tuple[Conflict, ...]:
     """Tell of ranks that compute on one device alone, all of them: as a rule nobody made use of LOCAL_RANK.
 
@@ -71,6 +73,7 @@ def _held(instances: Mapping[int, set[Instance]], pids: frozenset[int]) -> set[I
     return {instance for pid in pids for instance in instances.get(pid, ())}
 
 
+@costs_itself(lambda finding, observations: finding)
 def with_slow_gpus(finding: Finding, observations: Observations) -> Finding:
     """Say of a rank that keeps others waiting that its GPU is held down, where no other rank's is."""
     found = {culprit.rank: _slowed(culprit.rank, observations) for culprit in finding.culprits}

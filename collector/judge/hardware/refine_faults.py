@@ -23,6 +23,7 @@ from collector.judge.report.findings import cause_of
 from collector.judge.report.summaries import summary_of
 from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, Link, LinkEnd, ProcessEvidence
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.rank_sets import fold
 from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KERNEL_WORDS, KernelEvent, KernelEventKind
@@ -38,6 +39,7 @@ _OF_THE_PROGRAM = frozenset({Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kin
 _SILENT = frozenset({KernelEventKind.LINK_UP})
 
 
+@costs_itself(lambda fault, observations: fault)
 def with_nodes(fault: Fault, observations: Observations) -> Fault:
     """Refine a fault by what its nodes tell."""
     if fault.kind in _OF_THE_PROGRAM:

@@ -24,6 +24,7 @@ from collector.judge.marks.sides import Sides, calls_of, difference_in
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import Evidence, GroupRef, LogEvidence, SequenceEvidence, Side, SignatureEvidence
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words
 from shared.wire.log_events import EventKind
@@ -38,6 +39,7 @@ _SAYS_MISMATCH = re.compile(r"inconsistent|Detected mismatch between collectives
 _VERBS = {Witness.COUNTERS: "waited in", Witness.CALLS: "called", Witness.FINGERPRINTS: "ran"}
 
 
+@costs_itself(lambda *_: [])
 def opinions_by_marks(statements: Statements, membership: Membership) -> list[Opinion]:
     """Return what all lines say that count a group's operations."""
     counters = tables_by_watchdogs(statements, membership)

@@ -2,11 +2,13 @@
 
 "Connection closed", IB status 12 and NCCL's remote error look the same for a dead peer and a bad link: nobody is blamed
 for them here. Whose process is known to be gone is told by that.
-Status 5 is what follows on a broken queue, and counts only where nothing else is told of the pair.
+Status 5 is what follows on a broken queue, and counts only where nothing else is told. Some statuses are of the
+adapter that reports them, and of its own memory: there the link is not at fault.
 What fails after a wait that lasted until its timeout is a consequence: whoever gives up takes its connections along.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from collector.align.logs.aftermath import Aftermath
@@ -28,11 +30,30 @@ from collector.judge.logs.vote import (
 )
 from shared.answer.diagnosis import Link, LinkEnd, LogEvidence
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent
 
 MOST_LINKS = 16
 _FLUSHED = "5"
 _UNTOLD = "such an error does not tell a dead peer from a bad link"
+
+_AT_HOME = {
+    "1": "a message is longer than the buffer for it",
+    "2": "the request does not suit its queue",
+    "4": "its memory is not registered as the request needs it",
+    "6": "a window on its memory could not be bound",
+    "8": "its memory is not open to what arrived",
+}
+"""IB statuses (`ibv_wc_status`) of the adapter that reports them, whatever the link and the peer do."""
+_ELSEWHERE = {
+    "9": "the peer took it for an invalid request",
+    "10": "the peer's memory is not open to the request",
+    "11": "the peer could not carry it out",
+    "12": "nothing came back over the link, however often it was tried",
+    "13": "the peer was never ready to receive",
+    _FLUSHED: "it was flushed from a queue that had failed before: a consequence",
+}
+_STATUSES = _AT_HOME | _ELSEWHERE
 
 
 @dataclass(frozen=True)
@@ -45,6 +66,7 @@ class _Broken:
     event: LogEvent
 
 
+@costs_itself(lambda *_: [])
 def opinions_by_transport(statements: Statements, observations: Observations, aftermath: Aftermath) -> list[Opinion]:
     """Return the links on which errors were logged, or the dead at their other end, or who left the others alone."""
     every = list(statements.of_kind(EventKind.TRANSPORT_ERROR))
@@ -58,7 +80,8 @@ def opinions_by_transport(statements: Statements, observations: Observations, af
     left = _left(errors, statements)
     if left is not None:
         return [left]
-    return [_of_links(broken, statements)]
+    links = [each for each in broken if _status(each) not in _AT_HOME]
+    return [_of_links(links, statements) if links else _of_adapters(broken)]
 
 
 def _left(errors: list[Said], statements: Statements) -> Opinion | None:
@@ -88,8 +111,10 @@ def _of_fabric(errors: list[Said], statements: Statements) -> list[Opinion]:
         return []
     hosts = told_by(told, "writer_host")
     where = f" on {', '.join(hosts[:4])}" if hosts else ""
+    told.sort(key=lambda line: line[1].fields.get("status") == _FLUSHED)  # the cause before what it flushed
     fields = told[0][1].fields
-    said = f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]})"
+    meaning = _in_words([fields.get("status")])
+    said = f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]}{meaning})"
     victims = {*writers_of(told), *statements.waited}
     return [unnamed(Witness.TRANSPORT, Kind.STUCK_TOGETHER, told, said, _UNTOLD, victims=victims, cause=Cause.NETWORK)]
 
@@ -143,6 +168,24 @@ def _broken(errors: list[Said], observations: Observations, homes: dict[str, str
     return first or found
 
 
+def _in_words(statuses: Iterable[str | None]) -> str:
+    """Return what IB statuses mean, behind a colon; empty where none is known."""
+    known = sorted({each for each in statuses if each in _STATUSES}, key=int)
+    return "".join(f"; status {each}: {_STATUSES[each]}" for each in known)
+
+
+def _of_adapters(broken: list[_Broken]) -> Opinion:
+    """Errors of the reporting adapters' own memory: the link and the peer have no part in them."""
+    lines = [(each.rank, each.event) for each in broken]
+    said = f"the network adapter of {writers_in_words(lines)} failed by itself{_in_words(map(_status, broken))}"
+    remark = "the link and the peer are not at fault: memory was freed while in use, or its registration failed"
+    return unnamed(Witness.TRANSPORT, Kind.STUCK_TOGETHER, lines, said, remark, cause=Cause.UNKNOWN)
+
+
+def _status(each: _Broken) -> str | None:
+    return each.event.fields.get("status")
+
+
 def _address(peer: str) -> str:
     """`10.1.2.3<40123>`, `[10.1.2.3]:40123`, `node7.example<40123>` -> the part that names a machine."""
     return peer.partition("<")[0].partition("]")[0].strip("[] ")
@@ -172,7 +215,7 @@ def _of_links(broken: list[_Broken], statements: Statements) -> Opinion:
         witness=Witness.TRANSPORT,
         kind=Kind.STUCK_TOGETHER,
         victims=victims,
-        said=f"connections {where} failed; the error does not show which end failed",
+        said=f"connections {where} failed{_in_words(map(_status, broken))}; the error does not show which end failed",
         evidence=(*_lines(broken), *(line_of(event, None) for event in failures)),
         cause=Cause.NETWORK,
         remarks=(

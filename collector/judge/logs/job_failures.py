@@ -24,6 +24,7 @@ from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, 
 from collector.judge.logs.vote import Opinion, Said, line_of
 from shared.answer.words import Cause, Kind
 from shared.formats.logs.timestamps import seconds_between
+from shared.isolation import costs_itself
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
@@ -50,6 +51,7 @@ _LAUNCHER_WAITS_SECONDS = 10.0
 """A death so much later than the first is a launcher's doing: torchelastic kills 30 s after it has asked."""
 
 
+@costs_itself(lambda *_: [])
 def opinions_by_failures(statements: Statements, observations: Observations, aftermath: Aftermath) -> list[Opinion]:
     """Return the first failure of a process that no rank's own log tells; of a live job, processes are looked at."""
     if observations.roster.live:

@@ -19,6 +19,7 @@ from collector.align.marks.reports import numbers_in
 from collector.align.marks.table import Witness
 from collector.judge.logs.vote import Opinion, Said, unnamed, with_field, writers_in_words
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
@@ -36,6 +37,7 @@ _OWN_LOG = {
 _OF_MODELS = frozenset({"built_by", "params", "unlike"})
 
 
+@costs_itself(lambda *_: [])
 def opinions_by_sizes(statements: Statements) -> list[Opinion]:
     """Return what lines about sizes show; they never name anybody."""
     lines = list(statements.of_kind(EventKind.COLLECTIVE_MISMATCH))
@@ -125,6 +127,7 @@ def _mismatch(witness: Witness, lines: list[Said], said: str, remark: str) -> Op
     return unnamed(witness, Kind.COLLECTIVE_MISMATCH, lines, said, remark, victims=(), cause=Cause.USER_CODE)
 
 
+@costs_itself(lambda *_: [])
 def opinions_by_libraries(statements: Statements) -> list[Opinion]:
     """6. Return the waits until a timeout, without culprits."""
     told = list(statements.of_kind(EventKind.WATCHDOG_TIMEOUT))

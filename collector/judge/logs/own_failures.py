@@ -6,6 +6,7 @@ it waited in vain is a consequence. Only a minority can be the reason for which 
 
 import re
 
+from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, is_last_word_of, is_wait
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
@@ -13,6 +14,7 @@ from collector.judge.fault import kind_of
 from collector.judge.logs.vote import Opinion, line_of
 from shared.answer.diagnosis import LogEvidence
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
@@ -45,14 +47,20 @@ _STORAGE = re.compile(r"No space left on device|\[Errno (?:5|28|30|95|116|121|12
 """EIO, ENOSPC, EROFS, EOPNOTSUPP, ESTALE, EREMOTEIO, EDQUOT."""
 
 
-def opinions_by_own_words(statements: Statements, observations: Observations) -> list[Opinion]:
-    """Return who failed by its own word while others waited; empty where that is most of those who speak."""
+@costs_itself(lambda *_: [])
+def opinions_by_own_words(statements: Statements, observations: Observations, aftermath: Aftermath) -> list[Opinion]:
+    """Return who failed by its own word while others waited; empty where that is most of those who speak.
+
+    What fails once somebody has waited in vain is a consequence: whoever gives up aborts what its peers are in.
+    """
     if not any(True for _ in statements.of_kind(*_CAUSES)):
         return []
     failed = {
         rank: event
         for rank, events in statements.by_rank.items()
-        if (event := first_failure(events)) is not None and is_last_word_of(event, observations.roster.ranks[rank])
+        if (event := first_failure(events)) is not None
+        and is_last_word_of(event, observations.roster.ranks[rank])
+        and not aftermath.holds(event)
     }
     waiting = tuple(sorted(statements.waited - failed.keys()))
     if not failed or len(failed) > len(waiting):

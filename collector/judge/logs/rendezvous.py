@@ -20,10 +20,12 @@ from collector.judge.logs.vote import (
     writers_of,
 )
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.rank_sets import MOST_RANKS, ranks_in_words
 from shared.wire.log_events import EventKind
 
 
+@costs_itself(lambda *_: [])
 def opinions_by_rendezvous(statements: Statements, membership: Membership) -> list[Opinion]:
     """Return what store and rendezvous lines say."""
     lines = list(statements.of_kind(EventKind.RENDEZVOUS))

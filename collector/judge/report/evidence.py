@@ -28,6 +28,7 @@ from shared.answer.diagnosis import (
     WaitEvidence,
 )
 from shared.answer.words import Kind
+from shared.isolation import costs_itself
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words, unfold
@@ -41,6 +42,7 @@ MOST_EDGES = 64
 MOST_STACKS = 8
 
 
+@costs_itself(lambda fault, observations: fault.evidence)
 def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...]:
     """Return what `fault` rests on, strongest first. Every culprit is named in at least one item."""
     found: list[Evidence] = []

@@ -18,12 +18,23 @@ from collector.judge.slow.sampled_straggler import SampledStraggler, at_work
 from collector.judge.slow.straggler import Straggler
 from shared.answer.diagnosis import Culprit, Evidence, Finding, LagEvidence, StackEvidence, Where
 from shared.answer.words import Cause, Kind
-from shared.rank_sets import fold
+from shared.isolation import costs_itself
+from shared.rank_sets import fold, ranks_in_words
 
 _NS = 1_000_000_000
 _FATAL = {Kind.RANK_EXITED, Kind.RANK_MISSING}
 
 
+def _barely(fault: Fault, observations: Observations, **_: object) -> Finding:
+    """Who and what, where the words for it failed."""
+    culprits = tuple(Culprit(rank=rank) for rank in fault.culprits)
+    summary = fault.said or f"{fault.kind.replace('_', ' ')}: {ranks_in_words(fault.culprits or fault.victims)}"
+    return Finding(
+        kind=fault.kind, certainty=fault.certainty, culprits=culprits, victims=fold(fault.victims), summary=summary
+    )
+
+
+@costs_itself(_barely)
 def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evidence, ...] | None = None) -> Finding:
     """Put one fault into the contract's form; `evidence` replaces what the observations show for it."""
     cause = cause_of(fault, observations)
@@ -120,7 +131,7 @@ def _slow(fault: Fault, observations: Observations, evidence: Evidence) -> Findi
     rank = fault.culprits[0]
     activity = at_work(observations.roster.ranks[rank])
     cause = Cause.UNKNOWN if activity.waits_for_ranks else activity.cause
-    working = replace(observations, activities={**observations.activities, rank: activity})
+    working = replace(observations, activities=observations.activities.with_changed({rank: activity}))
     return finding_of(replace(fault, cause=cause), working, evidence=(evidence,))
 
 

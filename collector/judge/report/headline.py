@@ -10,6 +10,7 @@ from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
 from shared.answer.words import Kind, Verdict
+from shared.isolation import costs_itself
 from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
 
@@ -54,6 +55,7 @@ _PHASES = {
 _PREFIXES = {Verdict.HUNG: "Hung: ", Verdict.SLOW: "Slow: ", Verdict.DIED: "Died: "}
 
 
+@costs_itself(lambda reading, observations: _plain(reading))
 def headline_of(reading: Interpretation, observations: Observations) -> str:
     """One sentence a human can act on."""
     if reading.findings:
@@ -68,6 +70,11 @@ def headline_of(reading: Interpretation, observations: Observations) -> str:
         yet = "" if reading.idle else " yet"
         return f"Cannot tell{yet}: {_waiting(reading, observations)}."
     return f"Cannot tell: {reading.reason}."
+
+
+def _plain(reading: Interpretation) -> str:
+    said = reading.findings[0].summary if reading.findings else reading.reason
+    return f"{reading.verdict.replace('_', ' ').capitalize()}: {said}".removesuffix(": ")
 
 
 def _waiting(reading: Interpretation, observations: Observations) -> str:

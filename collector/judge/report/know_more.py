@@ -9,6 +9,7 @@ from collector.judge.report.headline import Interpretation
 from collector.judge.report.next_steps import about_job, advice_of_lines, record_next_time
 from shared.answer.diagnosis import NextStep
 from shared.answer.words import Verdict
+from shared.isolation import costs_itself
 from shared.missing import Missing, Reason
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
@@ -19,6 +20,8 @@ _SLURM = "slurm-"
 _MOST_SECONDS = 600
 """The longest pause or patience that is worth suggesting."""
 _FOR_THE_LOOKS_SECONDS = 30
+_ON_BUSY_MACHINES = 180
+"""Twice what there usually is with all patience."""
 
 _WHILE_IT_HANGS = (
     "if the job still hangs, ask on its nodes, as it runs: `unhang diagnose` there says who moves and who does not"
@@ -38,6 +41,7 @@ _SECOND_DUMP = (
 )
 
 
+@costs_itself(lambda reading, observations: ())
 def steps_to_know_more(reading: Interpretation, observations: Observations) -> tuple[NextStep, ...]:
     """What to do or switch on where no finding says it."""
     if reading.state == "ended":
@@ -96,11 +100,16 @@ def _where_to_look(ranks: Sequence[int], observations: Observations) -> NextStep
 def _again(reading: Interpretation, observations: Observations) -> Iterator[NextStep]:
     """The next question, with looks as far apart as it takes to decide: without a record the count starts again."""
     if reading.second_dump_after is not None:
-        return NextStep(text=_SECOND_DUMP.format(seconds=reading.second_dump_after))
+        yield NextStep(text=_SECOND_DUMP.format(seconds=reading.second_dump_after))
+        return
     if not observations.roster.live:
         yield from _of_files(observations)
         return
     left = reading.decided_after
+    if observations.roster.late or observations.roster.unlisted:
+        text = "give each look more time, the machine is too busy for less"
+        yield about_job(text, "unhang", "diagnose", "--timeout", str(_ON_BUSY_MACHINES), job=observations.roster.job)
+        return
     if left is None:
         yield _further_apart("look again, with more time between the looks", observations)
         return

@@ -17,6 +17,7 @@ from collector.judge.report.case import Case
 from collector.judge.report.release import steps_to_release
 from shared.answer.diagnosis import Evidence, NextStep
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.shell_commands import WHY_NONE, copyable
 from shared.wire.log_events import EventKind
 from shared.wire.setup import Setup
@@ -31,6 +32,7 @@ _OF_CODE = frozenset({Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.P2P_D
 """Kinds whose cause is where ranks' code paths part."""
 
 
+@costs_itself(lambda *_: ())
 def next_steps_for(
     fault: Fault, cause: Cause, observations: Observations, evidence: tuple[Evidence, ...]
 ) -> tuple[NextStep, ...]:

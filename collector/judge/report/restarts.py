@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator
 from collector.align.observations import Observations
 from collector.align.roster import Roster
 from shared.answer.diagnosis import LogEvidence
+from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent
 
 _MOST_TOLD = 2
 _LONGEST = 200
 
 
+@costs_itself(lambda observations: "")
 def restart_in_words(observations: Observations) -> str:
     """Say which attempt this is and how the one before ended; empty where the job was never started again."""
     attempt = _attempt(observations.roster)
@@ -25,6 +27,7 @@ def restart_in_words(observations: Observations) -> str:
     return f"this is attempt {attempt + 1} of the job, after {attempt} restart{'s' if attempt > 1 else ''}{told}"
 
 
+@costs_itself(lambda observations: ())
 def restart_evidence(observations: Observations) -> tuple[LogEvidence, ...]:
     """The launcher's lines on the processes of earlier attempts."""
     if not _attempt(observations.roster):

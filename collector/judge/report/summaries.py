@@ -7,6 +7,7 @@ from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch, is_compared
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Signature, State
@@ -23,6 +24,7 @@ _PREDICATES = {
 """What is said of one culprit, and of several."""
 
 
+@costs_itself(lambda fault, cause, observations: fault.said or str(fault.kind))
 def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
     """The finding in one sentence."""
     if fault.said:

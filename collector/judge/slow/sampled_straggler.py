@@ -13,6 +13,7 @@ from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, activity_of
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.thresholds import LEAST_SAMPLES, LEAST_WAKES, SAMPLED_STRAGGLER_SHARE, SAMPLED_VICTIM_SHARE
+from shared.isolation import costs_itself
 from shared.wire.snapshot import RankSnapshot
 
 
@@ -27,6 +28,7 @@ class SampledStraggler:
     samples: int
 
 
+@costs_itself(lambda roster: None)
 def find_sampled_straggler(roster: Roster) -> SampledStraggler | None:
     """Return the one rank that is at work while all others wait, in most of at least eight samples; None if none is."""
     shares = {view.rank: _waiting_share(view) for view in roster.present()}

@@ -25,6 +25,7 @@ from collector.align.thresholds import (
     VICTIM_SHARE,
     is_majority,
 )
+from shared.isolation import costs_itself
 from shared.wire.trace import Trace
 
 
@@ -40,6 +41,7 @@ class Straggler:
     sequences: int
 
 
+@costs_itself(lambda groups, traces, hosts: None)
 def find_straggler(
     groups: tuple[GroupView, ...], traces: dict[int, Trace], nodes: Mapping[int, str | None]
 ) -> Straggler | None:

@@ -12,6 +12,7 @@ from collector.align.groups.lanes import Lane
 from collector.align.groups.process_groups import GroupView
 from collector.align.observations import Observations
 from collector.align.thresholds import LEAST_EARLIER
+from shared.isolation import costs_itself
 from shared.wire.trace import Trace
 
 _COUNTS_UNRECORDED = "gloo"
@@ -47,6 +48,7 @@ class BrokenHabit:
         )
 
 
+@costs_itself(lambda observations: None)
 def broken_habit(observations: Observations) -> BrokenHabit | None:
     """Return the one rank that did less than it always did; None where none did, or several."""
     found = [

@@ -7,13 +7,15 @@ from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.thresholds import is_majority
-from collector.judge.certainty import Support, convicting, how_sure
+from collector.judge.certainty import Support, convicting, how_sure, without_culprits
 from collector.judge.fault import TELLING, Fault
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.skipped_call import shift_of
 from shared.answer.words import Cause, Kind
+from shared.isolation import costs_itself
 
 
+@costs_itself(lambda fault, observations, programs: without_culprits(fault), part="few have come")
 def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fault:
     """Return the fault with the few as culprits, where they wait for many who communicate elsewhere or are done."""
     if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):

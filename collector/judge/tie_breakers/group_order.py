@@ -9,12 +9,14 @@ from collections import defaultdict
 from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.groups.wait_edges import Edge
 from collector.align.thresholds import LEAST_VOTES
+from shared.isolation import costs_itself
 from shared.wire.trace import Trace
 
 _Operation = tuple[str, int]
 """(role of a group, sequence)."""
 
 
+@costs_itself(lambda *_: None)
 def order_breaker(
     cycle: tuple[int, ...], edges: tuple[Edge, ...], groups: tuple[GroupView, ...], traces: dict[int, Trace]
 ) -> int | None:

@@ -15,6 +15,7 @@ from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.judge.tie_breakers.broken_habit import Habit, habit_of
+from shared.isolation import costs_itself
 from shared.plural import counted
 from shared.wire.trace import Trace
 
@@ -39,6 +40,7 @@ class LeftOutSend:
         )
 
 
+@costs_itself(lambda edges, observations: None)
 def left_out_send(edges: Iterable[Edge], observations: Observations) -> LeftOutSend | None:
     """Return the one counterpart that was left out in a circle; None where none was, or where several may have been."""
     found: dict[int, LeftOutSend] = {}

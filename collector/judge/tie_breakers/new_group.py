@@ -6,10 +6,12 @@ A new group is made by all ranks of the job, its members or not.
 from collections.abc import Sequence
 
 from collector.align.observations import Observations
+from shared.isolation import costs_itself
 
 RULE = "all ranks must take part in creating a new group"
 
 
+@costs_itself(lambda makers, others, observations: ())
 def went_past(makers: Sequence[int], others: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
     """Return `others` where they are few and all of `makers`, who wait in the store, make a group; else nobody."""
     many = len(others) < len(makers)

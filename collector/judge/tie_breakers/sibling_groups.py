@@ -11,10 +11,12 @@ from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.groups.signature_rules import Facts, facts_of
 from collector.align.thresholds import COMPARED_BEFORE, LEAST_AGREEING, LEAST_EARLIER
 from collector.judge.records.compare_sequences import Mismatch
+from shared.isolation import costs_itself
 from shared.rank_sets import fold
 from shared.wire.trace import Trace
 
 
+@costs_itself(lambda mismatch, groups, traces: mismatch)
 def settled_by_siblings(mismatch: Mismatch, groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Mismatch:
     """Return the mismatch with culprits, where all siblings of its group agree with one side; else as it was."""
     group, at = mismatch.group, mismatch.sequence

@@ -16,6 +16,7 @@ from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.thresholds import LEAST_EARLIER
+from shared.isolation import costs_itself
 from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Trace
 
@@ -48,6 +49,7 @@ class FewerSends:
         )
 
 
+@costs_itself(lambda edges, observations: None)
 def fewer_by_record(edges: Iterable[Edge], observations: Observations) -> FewerSends | None:
     """Return who in a circle owes a send or receive that its likes have posted; None where none does, or several."""
     told = (
@@ -57,6 +59,7 @@ def fewer_by_record(edges: Iterable[Edge], observations: Observations) -> FewerS
     return next(iter(found.values())) if len(found) == 1 else None
 
 
+@costs_itself(lambda hidden, observations: None)
 def fewer_by_count(hidden: Collection[int], observations: Observations) -> FewerSends | None:
     """Return the same by Gloo's numbers, which count what it does not record; `hidden`: who waits for that."""
     found: dict[int, FewerSends] = {}

@@ -10,6 +10,7 @@ from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import Facts, facts_of
 from collector.align.stacks.user_frames import user_call
 from collector.align.thresholds import COMPARED_FROM_SHIFT, FARTHEST_SHIFT
+from shared.isolation import costs_itself
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
 
@@ -38,6 +39,7 @@ class Shift:
         return f"rank {self.rank} is shifted: it {verb} {what} at {begun}, and matches the others again after it"
 
 
+@costs_itself(lambda *_: None)
 def shift_of(group: GroupView, odd: int, typical: int, traces: dict[int, Trace]) -> Shift | None:
     """Return where `odd` went out of step with `typical`, if its operations match again when moved; else None."""
     if odd not in group.lanes or typical not in group.lanes:

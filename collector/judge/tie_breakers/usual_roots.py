@@ -5,9 +5,11 @@ from dataclasses import replace
 
 from collector.align.thresholds import COMPARED_BEFORE, LEAST_EARLIER
 from collector.judge.records.compare_sequences import Mismatch, signature_at
+from shared.isolation import costs_itself
 from shared.wire.trace import Signature, Trace
 
 
+@costs_itself(lambda found, roots, traces: found)
 def with_usual_root(
     found: Mismatch, roots: Callable[[dict[int, Signature]], set[int] | None], traces: dict[int, Trace]
 ) -> Mismatch:

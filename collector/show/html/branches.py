@@ -7,6 +7,7 @@ from collector.align.stacks.stack_classes import StackNode
 from collector.show.text.frames import is_library
 from collector.show.text.printable import printable, shortened
 from shared.answer.diagnosis import Place
+from shared.isolation import costs_itself
 from shared.rank_sets import fold, unfold
 
 _MOST_BRANCHES = 160
@@ -54,6 +55,7 @@ class _Budget:
         return self.branches <= 0 or self.frames <= 0
 
 
+@costs_itself(lambda *_: (), part="the tree of stacks")
 def grow(tree: Sequence[StackNode], culprits: frozenset[int]) -> tuple[Branch, ...]:
     """Return the tree's branches, those of culprits first; what is beyond the bound is counted."""
     budget = _Budget()

@@ -15,6 +15,7 @@ from collector.show.html.standing import RankStanding, Standing
 from collector.show.text.printable import printable
 from collector.show.text.waits import ranks_text
 from shared.answer.diagnosis import GroupRef
+from shared.isolation import costs_itself
 from shared.rank_sets import fold, unfold
 
 MOST_NUMBERED = 640
@@ -79,6 +80,7 @@ class Sheet:
     """For the script: each row's corner, its name, and its ranks, in their order."""
 
 
+@costs_itself(lambda *_: (), part="the drawing of all ranks")
 def draw_sheets(places: Sequence[RankStanding], groups: Sequence[GroupRef]) -> tuple[Sheet, ...]:
     """Return the ranks by host, and by each family of process groups that together hold them all."""
     if not 0 < len(places) <= MOST_DRAWN:

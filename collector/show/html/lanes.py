@@ -12,6 +12,7 @@ from collector.show.html.grid import family_of
 from collector.show.text.frames import place_text
 from collector.show.text.waits import group_text
 from shared.answer.diagnosis import Diagnosis
+from shared.isolation import costs_itself
 from shared.rank_sets import fold, unfold
 
 _MOST_GROUPS = 12
@@ -55,6 +56,7 @@ class QuietGroups:
     ranks: str
 
 
+@costs_itself(lambda *_: ((), ()), part="the drawing of operations")
 def draw_lanes(
     groups: tuple[GroupView, ...], roster: Roster, diagnosis: Diagnosis, culprits: frozenset[int]
 ) -> tuple[tuple[GroupLanes, ...], tuple[QuietGroups, ...]]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -30,7 +30,8 @@ from collector.show.views import (
     view_fds,
     view_logs,
 )
-from shared.answer.diagnosis import Culprit, Diagnosis, Evidence, Finding, NextStep, WaitEvidence
+from shared.answer.diagnosis import Culprit, Diagnosis, Evidence, Finding, Gap, NextStep, WaitEvidence
+from shared.isolation import costs_itself, failures_told
 from shared.rank_sets import fold, unfold
 
 _MOST_EVIDENCE = 24
@@ -112,7 +113,14 @@ class Report:
 
 
 def report_of(kept: Kept) -> Report:
-    """Prepare the page of a diagnosis. Without snapshots it shows the verdict alone."""
+    """Prepare the page of a diagnosis. Without snapshots it shows the verdict alone; a part that fails is a gap."""
+    with failures_told() as failures:
+        report = _report_of(kept)
+    failed = tuple(gap_text(Gap(missing=missing)) for missing in failures)
+    return replace(report, gaps=(*failed, *report.gaps)) if failed else report
+
+
+def _report_of(kept: Kept) -> Report:
     diagnosis, expected = kept.diagnosis, kept.expected
     culprits = culprits_of(diagnosis)
     snapshots = only(kept.snapshots, expected, ranks=None)
@@ -210,6 +218,7 @@ def json_markup(value: object) -> Markup:
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
+@costs_itself(lambda lines: (), part="log lines on the page")
 def _logs(lines: Sequence[LogLine]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the files' last lines, each file under its name and rank."""
     files: dict[str, list[str]] = {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from collector.show.text.printable import printable
 from collector.show.text.waits import group_text, ranks_text, waits_of
 from shared.answer.diagnosis import Finding, Wait
+from shared.isolation import costs_itself
 from shared.plural import counted
 from shared.rank_sets import fold, unfold
 
@@ -63,6 +64,7 @@ _Edge = tuple[str, str, str]
 """Operation, group, and the folded ranks that are waited for."""
 
 
+@costs_itself(lambda finding: None, part="the drawing of waits")
 def draw_waits(finding: Finding) -> WaitDrawing | None:
     """Return who waits for whom; None where nobody is known to wait."""
     waits = tuple(finding.cycle) or tuple(waits_of(finding))

@@ -7,6 +7,7 @@ from collector.show.text.printable import printable
 from collector.show.text.waits import ranks_text
 from shared.answer.diagnosis import Conflict, Coverage, Gap
 from shared.answer.files_read import FileRead
+from shared.isolation import costs_itself
 from shared.plural import counted
 from shared.rank_sets import fold, unfold
 
@@ -50,7 +51,8 @@ def file_text(each: FileRead) -> str:
     counts = (
         "" if each.lines is None else f", {counted(each.lines, 'line')}, {_number(each.recognised or 0)} recognised"
     )
-    return f"{printable(each.path, most=200)}: {each.kind}{counts}"
+    cut = "; it is too long, and not all of it was looked at" if each.cut else ""
+    return f"{printable(each.path, most=200)}: {each.kind}{counts}{cut}"
 
 
 def gap_lines(gaps: Sequence[Gap], width: int) -> list[Line]:
@@ -102,6 +104,7 @@ def gap_text(gap: Gap) -> str:
     return f"{whose}{printable(gap.missing.source, most=200)} {gap.missing.reason}{detail}"
 
 
+@costs_itself(lambda *_: [], part="conflicts in text")
 def conflict_lines(conflicts: Sequence[Conflict], width: int) -> list[Line]:
     """Return the sources that cannot all be right."""
     return [each for conflict in conflicts for each in _hanging(conflict_text(conflict), width)]

@@ -14,7 +14,8 @@ from collector.show.text.findings import finding_blocks, why_certain
 from collector.show.text.layout import Line, fitted, plain
 from collector.show.text.printable import printable
 from collector.show.text.text import about_text, headline_text
-from shared.answer.diagnosis import Diagnosis, Finding, NextStep
+from shared.answer.diagnosis import Diagnosis, Finding, Gap, NextStep
+from shared.isolation import costs_itself, failures_told
 
 _WIDTH = 96
 """Width of code blocks: what a ticket shows without scrolling sideways."""
@@ -32,7 +33,14 @@ _CALL = re.compile(r"<(?=[!@#])")  # <!channel>, <@U024BE7LH>: Slack acts on the
 
 def render_markdown(diagnosis: Diagnosis) -> str:
     """Return the verdict as Markdown (CommonMark)."""
-    parts = [
+    with failures_told() as failures:
+        parts = _parts(diagnosis)
+    gaps = [gap_text(Gap(missing=missing)) for missing in failures]
+    return "\n\n".join([*parts, *_bullets("Not shown", gaps)]) + "\n"
+
+
+def _parts(diagnosis: Diagnosis) -> list[str]:
+    return [
         f"**{escaped(headline_text(diagnosis))}**",
         escaped(about_text(diagnosis)),
         *(part for number, each in enumerate(diagnosis.findings, 1) for part in _finding(each, number, diagnosis)),
@@ -42,7 +50,6 @@ def render_markdown(diagnosis: Diagnosis) -> str:
         *_bullets("Coverage", _coverage(diagnosis)),
         *_bullets("Conflicting sources", map(conflict_text, diagnosis.conflicts)),
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def escaped(text: str) -> str:
@@ -63,6 +70,7 @@ def fenced_text(lines: Iterable[str]) -> str:
     return f"```text\n{body}\n```"
 
 
+@costs_itself(lambda finding, number, diagnosis: [escaped(finding.summary)], part="a finding in Markdown")
 def _finding(finding: Finding, number: int, diagnosis: Diagnosis) -> list[str]:
     if number > _MOST_FINDINGS:
         return [f"… {len(diagnosis.findings) - _MOST_FINDINGS} more"] if number == _MOST_FINDINGS + 1 else []
@@ -95,6 +103,7 @@ def _step(step: NextStep, number: int) -> str:
     return f"{text}\n\n" + "\n".join(f"   {each}" for each in block.splitlines())
 
 
+@costs_itself(lambda diagnosis: [], part="stacks in Markdown")
 def _stacks(diagnosis: Diagnosis) -> list[str]:
     lines = class_lines(diagnosis.stack_classes, _WIDTH, culprits=culprits_of(diagnosis))
     return ["Stacks:", fenced(fitted(lines, _WIDTH))] if lines else []
@@ -105,6 +114,7 @@ def _checks(diagnosis: Diagnosis) -> list[str]:
     return ["Launch checks:", fenced(fitted(lines, _WIDTH))] if lines else []
 
 
+@costs_itself(lambda diagnosis: [], part="coverage in Markdown")
 def _coverage(diagnosis: Diagnosis) -> list[str]:
     gaps = [gap_text(gap) for gap in fold_gaps(diagnosis.coverage.missing)]
     more = [f"… {len(gaps) - _MOST_GAPS} more"] if len(gaps) > _MOST_GAPS else []

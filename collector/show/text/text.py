@@ -13,8 +13,9 @@ from collector.show.text.findings import (
 )
 from collector.show.text.layout import EMPTY, NARROWEST, Line, Span, Style, fitted, indented, line, paint, paragraph
 from collector.show.text.printable import printable
-from shared.answer.diagnosis import Diagnosis, Finding, NextStep
+from shared.answer.diagnosis import Diagnosis, Finding, Gap, NextStep
 from shared.answer.words import Verdict
+from shared.isolation import costs_itself, failures_told
 
 WORDS = {
     Verdict.HUNG: ("HUNG", Style.BAD),
@@ -33,7 +34,14 @@ _MOST_FINDINGS = 6
 def render_text(diagnosis: Diagnosis, *, colour: bool, width: int) -> str:
     """Return the verdict as text of at most `width` columns; only commands, which are to be copied, may be longer."""
     width = max(width, NARROWEST)
-    lines = [
+    with failures_told() as failures:
+        lines = _lines(diagnosis, width)
+    gaps = gap_lines([Gap(missing=missing) for missing in failures], width - 2)
+    return paint([*lines, *_section("Not shown", gaps)], colour=colour)
+
+
+def _lines(diagnosis: Diagnosis, width: int) -> list[Line]:
+    return [
         *_head(diagnosis, width),
         *_findings(diagnosis, width),
         *_section("Next steps", _steps(diagnosis.next_steps, width)),
@@ -43,7 +51,10 @@ def render_text(diagnosis: Diagnosis, *, colour: bool, width: int) -> str:
         *_section("Coverage", _coverage(diagnosis, width)),
         *_section("Conflicting sources", conflict_lines(diagnosis.conflicts, width - 2)),
     ]
-    return paint(lines, colour=colour)
+
+
+def _unshown(summary: str) -> list[Line]:
+    return [line(printable(summary), Style.BOLD)]
 
 
 def _head(diagnosis: Diagnosis, width: int) -> list[Line]:
@@ -77,6 +88,7 @@ def _findings(diagnosis: Diagnosis, width: int) -> list[Line]:
     return [*lines, EMPTY, line(f"… {more} more findings in the JSON output", Style.DIM)] if more > 0 else lines
 
 
+@costs_itself(lambda finding, *_: _unshown(finding.summary), part="a finding in text")
 def _finding(finding: Finding, number: int, width: int, diagnosis: Diagnosis) -> list[Line]:
     title = (Span(f"{number}. {title_text(finding)}", Style.BOLD),)
     meaning = (Span(f"   {finding.certainty}: {printable(why_certain(finding))}", Style.DIM),)
@@ -93,6 +105,7 @@ def _labelled_steps(steps: tuple[NextStep, ...], width: int) -> list[Line]:
     return [(head if at == 0 else margin, *each) for at, each in enumerate(lines)]
 
 
+@costs_itself(lambda *_: [], part="steps in text")
 def _steps(steps: tuple[NextStep, ...], width: int) -> list[Line]:
     lines: list[Line] = []
     for text, command in step_lines(steps, width - 2):
@@ -100,15 +113,18 @@ def _steps(steps: tuple[NextStep, ...], width: int) -> list[Line]:
     return lines
 
 
+@costs_itself(lambda *_: [], part="stacks in text")
 def _classes(diagnosis: Diagnosis, width: int) -> list[Line]:
     return fitted(class_lines(diagnosis.stack_classes, width - 2, culprits=culprits_of(diagnosis)), width - 2)
 
 
+@costs_itself(lambda *_: [], part="files in text")
 def _read(diagnosis: Diagnosis, width: int) -> list[Line]:
     """Where files leave the verdict open: what they held."""
     return read_lines(diagnosis.read, width - 2) if diagnosis.verdict is Verdict.CANNOT_TELL else []
 
 
+@costs_itself(lambda *_: [], part="coverage in text")
 def _coverage(diagnosis: Diagnosis, width: int) -> list[Line]:
     gaps = gap_lines(diagnosis.coverage.missing, width - 4)
     return [*paragraph(coverage_text(diagnosis.coverage), width - 2), *indented(gaps, 2)]

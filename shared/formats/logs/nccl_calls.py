@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from shared.isolation import costs_itself
 from shared.wire.nccl_calls import MOST_CALLS, MOST_COMMUNICATORS, LoggedCall, LoggedCommunicator
 
 _LONGEST_LINE = 4000
-_MOST_CALL_LINES = 20_000
+MOST_CALL_LINES = 20_000
 """Of one file, the last."""
-_CALL_HINT = "opCount "
-_INIT_HINT = "- Init "
+CALL_HINT = "opCount "
+INIT_HINT = "- Init "
 
 # node1:4242:4250 [3] NCCL INFO …
 _HEADER = re.compile(r"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[\d{1,4}\] ")
@@ -68,12 +69,12 @@ class _Reading:
         headers = [(match.end(), match["host"], int(match["pid"])) for match in _HEADER.finditer(line)]
         if not headers:
             return
-        for match in _INIT.finditer(line) if _INIT_HINT in line else ():
+        for match in _INIT.finditer(line) if INIT_HINT in line else ():
             self._begin(match, *_writer(headers, match.start()))
-        calls = list(_CALL.finditer(line)) if _CALL_HINT in line else []
+        calls = list(_CALL.finditer(line)) if CALL_HINT in line else []
         for match in calls:
             self._call(match, *_writer(headers, match.start()))
-        self.mangled = self.mangled or line.count(_CALL_HINT) > len(calls)
+        self.mangled = self.mangled or line.count(CALL_HINT) > len(calls)
 
     def _begin(self, match: re.Match[str], host: str, pid: int) -> None:
         key = (host, pid, match["comm"])
@@ -117,6 +118,7 @@ def _writer(headers: list[tuple[int, str, int]], start: int) -> tuple[str, int]:
     return before[-1][1:]
 
 
+@costs_itself(lambda *_, **__: (), part="calls in NCCL logs")
 def find_communicators(
     lines: Iterable[str], *, ended: bool = True, whole: bool = True
 ) -> tuple[LoggedCommunicator, ...]:
@@ -129,10 +131,10 @@ def find_communicators(
     """
     reading = _Reading()
     lines = list(lines)
-    telling = [line for line in lines if _CALL_HINT in line or _INIT_HINT in line]
-    spare = sum(_CALL_HINT in line for line in telling) - _MOST_CALL_LINES
+    telling = [line for line in lines if CALL_HINT in line or INIT_HINT in line]
+    spare = sum(CALL_HINT in line for line in telling) - MOST_CALL_LINES
     for line in telling:
-        if spare > 0 and _CALL_HINT in line:
+        if spare > 0 and CALL_HINT in line:
             spare, whole = spare - 1, False
         else:
             reading.add(line[:_LONGEST_LINE])

@@ -34,7 +34,8 @@ _LONGEST_TEXT = 500
 _MOST_WRAPPED = 3
 _STALL_HINTS = (horovod_stalls.HINT, *horovod_stalls.HINTS_OF_MISSING)
 _OF_THEIR_OWN = (TRACEBACK_HINT, MARKED_HINT, FINGERPRINT_HINT, *_STALL_HINTS)
-_HINTS = (*_OF_THEIR_OWN, *dict.fromkeys(matcher.hint for matcher in MATCHERS))
+HINTS = (*_OF_THEIR_OWN, *dict.fromkeys(matcher.hint for matcher in MATCHERS))
+"""One of these is in every line that tells anything, or in the first of its lines."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 # … [repeated 15x across cluster]
@@ -86,7 +87,7 @@ def find_events(
 
 def _may_tell(text: str) -> bool:
     """Is there any hint of an event? Colours may hide one; most logs have neither."""
-    return "\x1b" in text or any(hint in text for hint in _HINTS)
+    return "\x1b" in text or any(hint in text for hint in HINTS)
 
 
 def _with_exceptions(found: list[_Found], pieces: Sequence[str], labels: Sequence[str]) -> Iterator[_Found]:

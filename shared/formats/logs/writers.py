@@ -13,6 +13,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
+from shared.isolation import costs_itself
+
 _CUT = re.compile(r"(?=\[rank\d{1,7}\]:)")
 # 12%|##  | 3/25 [00:09<01:08][rank0]:[E1121 09:10:11.123456789 ProcessGroupNCCL.cpp:655] …      [rank3]: ValueError: …
 _RANK = re.compile(r"\[rank(\d{1,7})\]:")
@@ -135,6 +137,7 @@ def _is_labelled(spoken: Sequence[str]) -> bool:
     return bool(matches) and len(matches) >= _LABELLED * len(spoken) and not only_counts
 
 
+@costs_itself(lambda files: NO_NAMING, part="who wrote lines of logs")
 def naming_of(files: Iterable[Sequence[str]]) -> Naming:
     """Return which marks name global ranks in all files of one job.
 

@@ -237,6 +237,6 @@ def test_of_a_large_kernel_log_the_end_is_read(tmp_path: Path) -> None:
     line = f"{FORMS['dmesg -T'](30)}{XID}\n".encode()
     (tmp_path / "dmesg_node02.txt").write_bytes(line * 2000)
     save(tmp_path, looks_without_kernel_log())
-    snapshots, _ = read_directory(tmp_path, bounds=Bounds(log_tail_bytes=len(line) * 5 + 1))
+    snapshots, _ = read_directory(tmp_path, bounds=Bounds(whole_log_bytes=len(line) * 5 + 1))
     (events,) = {s.kernel_events.events for s in snapshots if isinstance(s.kernel_events, KernelEvents)}
     assert [event.count for event in events] == [5]

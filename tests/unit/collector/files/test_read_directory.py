@@ -374,7 +374,7 @@ def test_bounds_on_number_and_total(tmp_path: Path) -> None:
 def test_of_a_large_log_the_end_is_read(tmp_path: Path) -> None:
     """A log of gigabytes is no reason to leave it out: what matters stands at its end."""
     (tmp_path / "rank_0.log").write_text("".join(f"step {i}\n" for i in range(100_000)))
-    rank = only_rank(read_directory(tmp_path, bounds=Bounds(most_bytes=1000, log_tail_bytes=5000))[0])
+    rank = only_rank(read_directory(tmp_path, bounds=Bounds(most_bytes=1000, whole_log_bytes=5000))[0])
     assert not isinstance(rank.logs, Missing)
     assert rank.logs.files[0].lines[-1] == "step 99999"
 
