@@ -1,0 +1,113 @@
+"""Look at healthy jobs, five times each, and print what was said: `python -m tests.system.live.healthy`.
+
+Names of programs as arguments choose some; `--unhang DIR` asks another checkout; `--fast` takes its looks within half
+a minute. The exit status is 0 where nothing was called hung, and nobody named who holds nobody up.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.system.live.healthy.others import others
+from tests.system.live.healthy.programs import Program, filled, own_programs
+from tests.system.live.healthy.table import HEADER, Outcome, row, summary
+from tests.system.live.truths import REPOSITORY
+
+BUILD = REPOSITORY / "build" / "healthy"
+MOMENTS = (3.0, 8.0, 20.0, 65.0, 130.0)
+FAST = (2.0, 4.0, 8.0, 14.0, 24.0)
+AWAY = (0.8, 1.25)
+"""By what a moment is multiplied at random: nobody chooses when he is called."""
+
+AFTER_LAST_SECONDS = 150.0
+"""How long others wait for the last look to be answered: it may take a minute of patience on a busy machine."""
+CONTAINER = ("unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Whom to ask, and when."""
+
+    checkout: Path
+    moments: Sequence[float]
+    random: random.Random
+
+    def look_at(self, program: Program) -> Outcome:
+        """Run one program in a container of its own, and look at it."""
+        folder = BUILD / "runs" / program.name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        seconds = self.moments[-1] * AWAY[1] + AFTER_LAST_SECONDS
+        order = self._order(program, folder, seconds)
+        if program.prepare:
+            prepare = filled(program.prepare, folder=folder, seconds=seconds, python=_python_of(program))
+            subprocess.run(["bash", "-c", prepare], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        (folder / "order.json").write_text(json.dumps(order))
+        command = [*CONTAINER, sys.executable, "-m", "tests.system.live.healthy.looking", str(folder / "order.json")]
+        subprocess.run(command, cwd=REPOSITORY, check=False)
+        result = folder / "result.json"
+        read: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {"looks": [], "status": "none"}
+        return Outcome(program, read)
+
+    def _order(self, program: Program, folder: Path, seconds: float) -> dict[str, Any]:
+        def fill(text: str) -> str:
+            return filled(text, folder=folder, seconds=seconds, python=_python_of(program))
+
+        own = {"HEALTHY_SECONDS": str(seconds), "HEALTHY_FOLDER": str(folder), "OMP_NUM_THREADS": "1"}
+        offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "GLOO_SOCKET_IFNAME": "lo"}
+        python = self.checkout / ".venv" / "bin" / "python"
+        return {
+            "folder": str(folder),
+            "command": fill(program.command),
+            "environment": {**own, **offline, **{name: fill(value) for name, value in program.environment.items()}},
+            "waits_from": program.waits_from,
+            "jobs": program.jobs,
+            "moments": [moment * self.random.uniform(*AWAY) for moment in self.moments],
+            "unhang": [str(python), "-m", "cli"],
+            "checkout": str(self.checkout),
+        }
+
+
+def _python_of(program: Program) -> str:
+    """Return the Python that has what a program of others needs, or ours."""
+    return sys.executable if program.origin == "ours" else str(BUILD / "env" / "bin" / "python")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Look at what the arguments say."""
+    parser = argparse.ArgumentParser(prog="python -m tests.system.live.healthy", description=__doc__)
+    parser.add_argument("programs", nargs="*", help="names; all of them without")
+    parser.add_argument("--unhang", type=Path, default=REPOSITORY, help="the checkout whose unhang is asked")
+    parser.add_argument("--fast", action="store_true", help="looks within half a minute")
+    parser.add_argument("--of", choices=("ours", "others"), help="only these")
+    parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="of the moments")
+    parser.add_argument("--at-once", type=int, default=2, help="programs at the same time")
+    parser.add_argument("--write", type=Path, default=BUILD / "table.md", help="where to write the table")
+    chosen = parser.parse_args(arguments)
+    known = [*own_programs(), *others(BUILD / "repositories")]
+    programs = [each for each in known if not chosen.programs or each.name in chosen.programs]
+    programs = [each for each in programs if chosen.of is None or (each.origin == "ours") == (chosen.of == "ours")]
+    asker = Asker(chosen.unhang.resolve(), FAST if chosen.fast else MOMENTS, random.Random(chosen.seed))
+    outcomes = []
+    with ThreadPoolExecutor(chosen.at_once) as pool:
+        for outcome in pool.map(asker.look_at, programs):
+            outcomes.append(outcome)
+            print(row(outcome), *outcome.wrong(), sep="\n    ", flush=True)
+    lines = [HEADER, *map(row, outcomes), "", summary(outcomes), f"(seed {chosen.seed})"]
+    chosen.write.write_text("\n".join(lines) + "\n")
+    print(*lines[-2:], sep="\n")
+    return int(any(outcome.failed or outcome.wrong() for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    os.environ.pop("PYTHONPATH", None)
+    sys.exit(main(sys.argv[1:]))
