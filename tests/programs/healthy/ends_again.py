@@ -14,7 +14,7 @@ def main() -> None:
     if dist.get_rank() == 0:
         ranks.say_waiting()
     batches = iter(DataLoader(list(range(10_000)), num_workers=1, persistent_workers=True))
-    for _ in range(60):
+    for _ in range(250):
         next(batches)
         ranks.train(1)
     dist.destroy_process_group()

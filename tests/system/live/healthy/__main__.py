@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tests.system.live.truths import REPOSITORY
 
 BUILD = REPOSITORY / "build" / "healthy"
 MOMENTS = (3.0, 8.0, 20.0, 65.0, 130.0)
-FAST = (2.0, 4.0, 8.0, 14.0, 24.0)
+FAST = (2.0, 5.0, 9.0, 20.0, 40.0)
 AWAY = (0.8, 1.25)
 """By what a moment is multiplied at random: nobody chooses when he is called."""
 
@@ -39,6 +39,7 @@ class Asker:
 
     checkout: Path
     moments: Sequence[float]
+    patience: float
     random: random.Random
 
     def look_at(self, program: Program) -> Outcome:
@@ -62,7 +63,12 @@ class Asker:
         def fill(text: str) -> str:
             return filled(text, folder=folder, seconds=seconds, python=_python_of(program))
 
-        own = {"HEALTHY_SECONDS": str(seconds), "HEALTHY_FOLDER": str(folder), "OMP_NUM_THREADS": "1"}
+        own = {
+            "HEALTHY_SECONDS": str(seconds),
+            "HEALTHY_FOLDER": str(folder),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
         offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "GLOO_SOCKET_IFNAME": "lo"}
         python = self.checkout / ".venv" / "bin" / "python"
         return {
@@ -74,6 +80,7 @@ class Asker:
             "moments": [moment * self.random.uniform(*AWAY) for moment in self.moments],
             "unhang": [str(python), "-m", "cli"],
             "checkout": str(self.checkout),
+            "options": ["--timeout", "120", "--patience", f"{self.patience:g}"],
         }
 
 
@@ -96,12 +103,16 @@ def main(arguments: Sequence[str]) -> int:
     known = [*own_programs(), *others(BUILD / "repositories")]
     programs = [each for each in known if not chosen.programs or each.name in chosen.programs]
     programs = [each for each in programs if chosen.of is None or (each.origin == "ours") == (chosen.of == "ours")]
-    asker = Asker(chosen.unhang.resolve(), FAST if chosen.fast else MOMENTS, random.Random(chosen.seed))
+    moments, patience = (FAST, 15.0) if chosen.fast else (MOMENTS, 60.0)
+    asker = Asker(chosen.unhang.resolve(), moments, patience, random.Random(chosen.seed))
     outcomes = []
     with ThreadPoolExecutor(chosen.at_once) as pool:
-        for outcome in pool.map(asker.look_at, programs):
+        started = [pool.submit(asker.look_at, program) for program in programs]
+        for done in as_completed(started):
+            outcome = done.result()
             outcomes.append(outcome)
             print(row(outcome), *outcome.wrong(), sep="\n    ", flush=True)
+    outcomes.sort(key=lambda outcome: [each.name for each in programs].index(outcome.program.name))
     lines = [HEADER, *map(row, outcomes), "", summary(outcomes), f"(seed {chosen.seed})"]
     chosen.write.write_text("\n".join(lines) + "\n")
     print(*lines[-2:], sep="\n")

@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 START_SECONDS = 240.0
 """A job whose others do not wait by then has failed to start."""
 
-LOOK_SECONDS = 200.0
+LOOK_SECONDS = 300.0
+AT_ONCE = 2
+"""Looks at the same time, as when two engineers ask; more of them only wait for one another."""
+
 END_SECONDS = 90.0
 """How long after its last look a job may take to end; then it is said to go on."""
 
@@ -42,9 +45,11 @@ def run(order: Mapping[str, Any]) -> dict[str, Any]:
     if not _waits(folder / "output", order["waits_from"], job):
         return {"looks": [], "failed": _tail(folder / "output"), "status": job.poll()}
     begun = time.monotonic()
-    looks = []
+    looks: list[Look] = []
     for number, moment in enumerate(order["moments"]):
         time.sleep(max(0.0, begun + moment - time.monotonic()))
+        while sum(look.process.poll() is None for look in looks) >= AT_ONCE:
+            time.sleep(0.1)
         looks.append(_ask(number, begun, order))
     told = [_told(look, begun) for look in looks]
     (folder / "enough").touch()
@@ -68,7 +73,15 @@ def _ask(number: int, begun: float, order: Mapping[str, Any]) -> Look:
     jobs: Sequence[str] = order["jobs"] or [""]
     job = jobs[number % len(jobs)]
     answer = Path(order["folder"], f"look{number}.json")
-    command = [*order["unhang"], "diagnose", *([job] if job else []), "--json", "--output", str(answer)]
+    command = [
+        *order["unhang"],
+        "diagnose",
+        *([job] if job else []),
+        *order["options"],
+        "--json",
+        "--output",
+        str(answer),
+    ]
     with open(answer.with_suffix(".err"), "wb") as errors:
         process = subprocess.Popen(
             command, cwd=order["checkout"], env={**os.environ, "PYTHONPATH": order["checkout"]},
