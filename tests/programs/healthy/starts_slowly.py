@@ -1,4 +1,4 @@
-"""Each rank imports for as long as a large framework on a cold disk, and then they meet; nobody is to blame."""
+"""Each rank imports for as long as a large framework on a cold disk, and then they meet."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Every rank sleeps six seconds between two steps, to spare a shared machine; nobody waits for long."""
+"""Every rank sleeps six seconds between two steps, to spare a shared machine; none waits for long."""
 
 import time
 

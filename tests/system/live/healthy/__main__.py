@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.system.live.healthy.environment import BUILD, missing, python_of_others
 from tests.system.live.healthy.others import others
-from tests.system.live.healthy.programs import Program, filled, own_programs
-from tests.system.live.healthy.table import HEADER, Outcome, row, summary
+from tests.system.live.healthy.programs import OURS, Program, filled, own_programs
+from tests.system.live.healthy.table import Outcome, summary, table
 from tests.system.live.truths import REPOSITORY
 
-BUILD = REPOSITORY / "build" / "healthy"
 MOMENTS = (3.0, 8.0, 20.0, 65.0, 130.0)
 FAST = (2.0, 5.0, 9.0, 20.0, 40.0)
 AWAY = (0.8, 1.25)
@@ -38,13 +38,14 @@ class Asker:
     """Whom to ask, and when."""
 
     checkout: Path
+    runs: Path
     moments: Sequence[float]
     patience: float
     random: random.Random
 
     def look_at(self, program: Program) -> Outcome:
         """Run one program in a container of its own, and look at it."""
-        folder = BUILD / "runs" / program.name
+        folder = self.runs / program.name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         seconds = self.moments[-1] * AWAY[1] + AFTER_LAST_SECONDS
@@ -55,7 +56,11 @@ class Asker:
         (folder / "order.json").write_text(json.dumps(order))
         command = [*CONTAINER, sys.executable, "-m", "tests.system.live.healthy.looking", str(folder / "order.json")]
         subprocess.run(command, cwd=REPOSITORY, check=False)
-        result = folder / "result.json"
+        return self.outcome_of(program)
+
+    def outcome_of(self, program: Program) -> Outcome:
+        """Return what became of a program that has run."""
+        result = self.runs / program.name / "result.json"
         read: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {"looks": [], "status": "none"}
         return Outcome(program, read)
 
@@ -86,37 +91,47 @@ class Asker:
 
 def _python_of(program: Program) -> str:
     """Return the Python that has what a program of others needs, or ours."""
-    return sys.executable if program.origin == "ours" else str(BUILD / "env" / "bin" / "python")
+    return sys.executable if program.origin == OURS else python_of_others()
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Look at what the arguments say."""
+    """Look at what the arguments say, or print the table of what has been looked at."""
+    chosen = _parser().parse_args(arguments)
+    of = {"ours": (True,), "others": (False,), None: (True, False)}[chosen.of]
+    programs = [each for each in (*own_programs(), *others()) if (each.origin == OURS) in of]
+    programs = [each for each in programs if not chosen.programs or each.name in chosen.programs]
+    moments, patience = (FAST, 15.0) if chosen.fast else (MOMENTS, 60.0)
+    runs = BUILD / "runs" / chosen.runs
+    asker = Asker(chosen.unhang.resolve(), runs, moments, patience, random.Random(chosen.seed))
+    if not chosen.table:
+        if any(each.origin != OURS for each in programs):
+            python_of_others()
+            print(*missing(), sep="\n", end="")
+        _look_at_all(asker, programs, at_once=chosen.at_once)
+    outcomes = [asker.outcome_of(program) for program in programs if (runs / program.name).exists()]
+    (runs / "table.md").write_text(table(outcomes))
+    print(f"\n{summary(outcomes)}\nseed {chosen.seed}, table in {runs / 'table.md'}")
+    return int(any(outcome.failed or outcome.wrong() for outcome in outcomes))
+
+
+def _look_at_all(asker: Asker, programs: Sequence[Program], *, at_once: int) -> None:
+    """Print what becomes of each program once that is known."""
+    with ThreadPoolExecutor(at_once) as pool:
+        for done in as_completed([pool.submit(asker.look_at, program) for program in programs]):
+            print(done.result(), flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.system.live.healthy", description=__doc__)
     parser.add_argument("programs", nargs="*", help="names; all of them without")
     parser.add_argument("--unhang", type=Path, default=REPOSITORY, help="the checkout whose unhang is asked")
-    parser.add_argument("--fast", action="store_true", help="looks within half a minute")
+    parser.add_argument("--fast", action="store_true", help="looks within a minute")
     parser.add_argument("--of", choices=("ours", "others"), help="only these")
     parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="of the moments")
     parser.add_argument("--at-once", type=int, default=2, help="programs at the same time")
-    parser.add_argument("--write", type=Path, default=BUILD / "table.md", help="where to write the table")
-    chosen = parser.parse_args(arguments)
-    known = [*own_programs(), *others(BUILD / "repositories")]
-    programs = [each for each in known if not chosen.programs or each.name in chosen.programs]
-    programs = [each for each in programs if chosen.of is None or (each.origin == "ours") == (chosen.of == "ours")]
-    moments, patience = (FAST, 15.0) if chosen.fast else (MOMENTS, 60.0)
-    asker = Asker(chosen.unhang.resolve(), moments, patience, random.Random(chosen.seed))
-    outcomes = []
-    with ThreadPoolExecutor(chosen.at_once) as pool:
-        started = [pool.submit(asker.look_at, program) for program in programs]
-        for done in as_completed(started):
-            outcome = done.result()
-            outcomes.append(outcome)
-            print(row(outcome), *outcome.wrong(), sep="\n    ", flush=True)
-    outcomes.sort(key=lambda outcome: [each.name for each in programs].index(outcome.program.name))
-    lines = [HEADER, *map(row, outcomes), "", summary(outcomes), f"(seed {chosen.seed})"]
-    chosen.write.write_text("\n".join(lines) + "\n")
-    print(*lines[-2:], sep="\n")
-    return int(any(outcome.failed or outcome.wrong() for outcome in outcomes))
+    parser.add_argument("--runs", default="last", help="the folder in build/healthy/runs that keeps what was said")
+    parser.add_argument("--table", action="store_true", help="run nothing, and make the table of what is kept")
+    return parser
 
 
 if __name__ == "__main__":

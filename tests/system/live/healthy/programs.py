@@ -11,6 +11,7 @@ from tests.system.live.truths import PROGRAMS
 
 FOLDER = PROGRAMS / "healthy"
 NOT_PROGRAMS = {"ranks"}
+OURS = "ours"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def own_programs() -> Iterator[Program]:
         for launch in launches:
             yield Program(
                 name=path.stem if len(launches) == 1 else f"{path.stem}-{launch}",
-                origin="ours",
+                origin=OURS,
                 waits=said["doc"],
                 command=LAUNCHES[launch].replace("{program}", str(path)),
                 waits_from="the others wait",
