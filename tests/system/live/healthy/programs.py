@@ -13,6 +13,9 @@ FOLDER = PROGRAMS / "healthy"
 NOT_PROGRAMS = {"ranks"}
 OURS = "ours"
 
+_SAID = {"LAUNCHES", "HELD_BY", "JOBS"}
+"""What a program of ours may say of itself, in literals."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -78,12 +81,10 @@ def _said(path: Path) -> dict[str, Any]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     said: dict[str, Any] = {"doc": ast.get_docstring(tree)}
     for node in tree.body:
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        for target in targets:
-            if (name := ast.unparse(target)) in ("LAUNCHES", "HELD_BY", "JOBS"):
-                said[name] = ast.literal_eval(node.value)  # type: ignore[union-attr]
+        if isinstance(node, ast.Assign) and (name := ast.unparse(node.targets[0])) in _SAID:
+            said[name] = ast.literal_eval(node.value)
+        elif isinstance(node, ast.AnnAssign) and (name := ast.unparse(node.target)) in _SAID and node.value:
+            said[name] = ast.literal_eval(node.value)
     return said
 
 
