@@ -6,6 +6,8 @@ import time
 
 import ranks
 
+LAUNCHES = ["torchrun"]
+
 
 def reach_service(deadline: float) -> None:
     """Try again and again until it is up."""

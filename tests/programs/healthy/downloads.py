@@ -8,6 +8,8 @@ import urllib.request
 
 import ranks
 
+LAUNCHES = ["torchrun"]
+
 
 class Slow(http.server.BaseHTTPRequestHandler):
     """Sends a file as slowly as a busy mirror."""

@@ -4,6 +4,8 @@ import subprocess
 
 import ranks
 
+LAUNCHES = ["torchrun"]
+
 PACK = "while [ ! -e $1 ]; do head -c 4000000 /dev/urandom | gzip -9; done > $2"
 
 

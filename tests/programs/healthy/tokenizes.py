@@ -6,6 +6,8 @@ import re
 
 import ranks
 
+LAUNCHES = ["torchrun"]
+
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom, the age of foolishness. " * 50
 
 

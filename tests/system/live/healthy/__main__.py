@@ -28,7 +28,7 @@ FAST = (2.0, 5.0, 9.0, 20.0, 40.0)
 AWAY = (0.8, 1.25)
 """By what a moment is multiplied at random: nobody chooses when he is called."""
 
-AFTER_LAST_SECONDS = 150.0
+AFTER_LAST_SECONDS = 600.0
 """How long others wait for the last look to be answered: it may take a minute of patience on a busy machine."""
 CONTAINER = ("unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 
@@ -54,8 +54,10 @@ class Asker:
             prepare = filled(program.prepare, folder=folder, seconds=seconds, python=_python_of(program))
             subprocess.run(["bash", "-c", prepare], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         (folder / "order.json").write_text(json.dumps(order))
-        command = [*CONTAINER, sys.executable, "-m", "tests.system.live.healthy.looking", str(folder / "order.json")]
-        subprocess.run(command, cwd=REPOSITORY, check=False)
+        python, looking = self.checkout / ".venv" / "bin" / "python", Path(__file__).with_name("looking.py")
+        command = [*CONTAINER, str(python), str(looking), str(folder / "order.json")]
+        environment = {**os.environ, "PYTHONPATH": str(self.checkout)}
+        subprocess.run(command, cwd=self.checkout, env=environment, check=False)
         return self.outcome_of(program)
 
     def outcome_of(self, program: Program) -> Outcome:
@@ -75,7 +77,6 @@ class Asker:
             "PYTHONUNBUFFERED": "1",
         }
         offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "GLOO_SOCKET_IFNAME": "lo"}
-        python = self.checkout / ".venv" / "bin" / "python"
         return {
             "folder": str(folder),
             "command": fill(program.command),
@@ -83,8 +84,6 @@ class Asker:
             "waits_from": program.waits_from,
             "jobs": program.jobs,
             "moments": [moment * self.random.uniform(*AWAY) for moment in self.moments],
-            "unhang": [str(python), "-m", "cli"],
-            "checkout": str(self.checkout),
             "options": ["--timeout", "120", "--patience", f"{self.patience:g}"],
         }
 

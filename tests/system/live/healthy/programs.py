@@ -63,7 +63,7 @@ def own_programs() -> Iterator[Program]:
         if path.stem in NOT_PROGRAMS:
             continue
         said = _said(path)
-        launches = said.get("LAUNCHES", ["torchrun"])
+        launches = said.get("LAUNCHES", ["shell"])
         for launch in launches:
             yield Program(
                 name=path.stem if len(launches) == 1 else f"{path.stem}-{launch}",
@@ -81,10 +81,10 @@ def _said(path: Path) -> dict[str, Any]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     said: dict[str, Any] = {"doc": ast.get_docstring(tree)}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and (name := ast.unparse(node.targets[0])) in _SAID:
-            said[name] = ast.literal_eval(node.value)
-        elif isinstance(node, ast.AnnAssign) and (name := ast.unparse(node.target)) in _SAID and node.value:
-            said[name] = ast.literal_eval(node.value)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if (name := ast.unparse(target)) in _SAID:
+                said[name] = ast.literal_eval(node.value)
     return said
 
 
