@@ -1,5 +1,5 @@
-# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, HEALTHY, ZIPAPP_FOR and VERSIONS are taken
-# from the command line.
+# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, HEALTHY, ZIPAPP_FOR and VERSIONS
+# are taken from the command line.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -61,7 +61,7 @@ preflight: $(INSTALLED) ## try `unhang preflight` on sixteen hosts with faults, 
 zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour
 	$(BIN)/python -m tests.system.live.zoo
 
-healthy: $(INSTALLED) ## jobs that are well, ours and others', each looked at five times, as a table; HEALTHY='--fast backs_off' for fewer; hours
+healthy: $(INSTALLED) ## jobs that are well, each looked at five times, as a table; HEALTHY='--fast backs_off' for fewer; hours
 	$(BIN)/python -m tests.system.live.healthy $(HEALTHY)
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs

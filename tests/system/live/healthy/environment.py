@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.system.frameworks.environments import python_with
@@ -25,15 +26,16 @@ REVISIONS: Mapping[str, str] = {
 }
 """The repositories whose programs are started, as they were when the table was made."""
 
-_WITHOUT_OPERATORS = """
+_OPERATORS = """\
 import torch
-for signature in ("(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",):
-    torch.library.define("torchvision::nms", signature)
-    torch.library.define("torchvision::qnms", signature)
+
+torch.library.define("torchvision::nms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+torch.library.define("torchvision::qnms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 """
 
 
+@cache
 def python_of_others() -> str:
     """Return a Python with all packages, installed into build/frameworks once."""
     python = python_with(*_PACKAGES)
@@ -44,7 +46,7 @@ def python_of_others() -> str:
     module = Path(folder, "_meta_registrations.py")
     works = subprocess.run([python, "-c", "import torchvision"], capture_output=True, check=False).returncode == 0
     if not works:
-        module.write_text(_WITHOUT_OPERATORS + module.read_text())
+        module.write_text(_OPERATORS + module.read_text())
     return python
 
 

@@ -9,7 +9,6 @@ import gc
 import importlib
 import json
 import os
-import pkgutil
 import subprocess
 import sys
 import time
@@ -145,20 +144,12 @@ def _tail(path: Path) -> str:
     return path.read_text(errors="replace")[-2000:] if path.exists() else ""
 
 
-def import_all() -> None:
-    """Import whatever a look may need."""
-    for package in ("agent", "cli", "collector", "shared"):
-        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            if "__main__" not in module.name and "probe" not in module.name:
-                with suppress(ImportError):
-                    importlib.import_module(module.name)
-    gc.freeze()
-
-
 if __name__ == "__main__":
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/tmp"], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    import_all()
+    for module in ("cli.main", "cli.commands.diagnose", "cli.sources.one_box"):
+        importlib.import_module(module)
+    gc.freeze()
     order_file = Path(sys.argv[1])
     result = run(json.loads(order_file.read_text()))
     order_file.with_name("result.json").write_text(json.dumps(result, indent=1))
