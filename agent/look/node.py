@@ -20,7 +20,7 @@ from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import MarkReader
 from shared.missing import Missing, Reason
 from shared.rank_sets import unfold
-from shared.wire.snapshot import Identity
+from shared.wire.snapshot import Exited, Identity
 
 _FIND_SECONDS = 2.0
 """For a listing, until it is asked whether one process blocks it; on a machine that is only busy it may take longer."""
@@ -178,13 +178,22 @@ class Node:
     def _seen(self, found: FoundRanks, listing: Listing) -> FoundRanks:
         unsearched = self._search.missing(listing)
         found = found._replace(ranks=tuple(r for r in found.ranks if self._is_ours(r.identity, r.stat.pid)))
-        exited = tuple(e for e in self.watch.see(found, listing) if self._is_ours(e.identity, e.pid))
+        exited = tuple(e for e in self.watch.see(found, listing) if self._was_ours(e))
         return found._replace(exited=exited, missing=(*found.missing, *unsearched, *self._missing()))
 
     def _is_ours(self, identity: Identity | None, pid: int) -> bool:
-        if self._users and owner_of(self.procfs, pid) not in (None, *self._users):
+        if self._users and owner_of(self.procfs, pid) not in self._users:
             return False
         return self._only is None or identity is None or identity.rank in self._only
+
+    def _was_ours(self, gone: Exited) -> bool:
+        """Whose it was is known from when it lived: its number may be another process's by now, or nobody's."""
+        user = gone.sibling_user if gone.identity is None else gone.identity.user
+        if not self._users or user is None or not user.isdecimal():
+            return self._is_ours(gone.identity, gone.pid)
+        return int(user) in self._users and (
+            self._only is None or gone.identity is None or gone.identity.rank in self._only
+        )
 
     def _missing(self) -> tuple[Missing, ...]:
         told = "; ".join(map(_in_words, self.avoided()))
