@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.middleware.gzip import GZipMiddleware
 
 from agent.agent import Agent, RankFilter
@@ -40,12 +40,22 @@ _LEAST_GZIPPED_BYTES = 4096
 """Looks shrink to a tenth: a collector asks a thousand nodes at once, and keeps the answers as they come."""
 
 
-class AgentHealth(Value):
-    """The agent answers."""
+class AvoidedUser(Value):
+    """A user some of whose processes are not read, because reading about them blocked."""
 
-    status: Literal["ok"] = "ok"
+    user: str | None = Field(description="As in a rank's identity; null where the kernel did not tell.")
+    processes: int = Field(description="How many of them blocked and live.")
+    wholly: bool = Field(description="True: nothing new of this user is read while they block, and for ten minutes.")
+
+
+class AgentHealth(Value):
+    """The agent answers. `degraded`: it does not read everything."""
+
+    status: Literal["ok", "degraded"] = "ok"
     version: str = VERSION
     host: str
+    avoided: tuple[AvoidedUser, ...] = ()
+    lost_threads: int = Field(default=0, description="Looks that never came back.")
 
 
 def _agent(request: Request) -> Agent:
@@ -112,7 +122,10 @@ _rank_routes = APIRouter(responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.SER
 @_open_routes.get("/healthz", response_model=AgentHealth, summary="Whether the agent answers.")
 def health(agent: Asked) -> Response:
     """Say that the agent is running. Needs no token and looks at no process."""
-    return _json(AgentHealth(host=agent.node.host))
+    node = agent.node
+    avoided = tuple(AvoidedUser(user=a.user, processes=len(a.pids), wholly=a.wholly) for a in node.avoided())
+    status: Literal["ok", "degraded"] = "degraded" if avoided else "ok"
+    return _json(AgentHealth(status=status, host=node.host, avoided=avoided, lost_threads=node.abandoned))
 
 
 @_routes.get(

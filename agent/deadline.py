@@ -12,7 +12,9 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-MOST_ABANDONED = 64
+MOST_ABANDONED = 96
+MOST_OF_ONE = 32
+"""For one user's processes: whoever blocks our threads loses our looks at their own, and others do not."""
 
 
 class Deadline:
@@ -50,9 +52,10 @@ class NoThread(Exception):
 class _Task(threading.Thread, Generic[T]):
     """A piece of work that has begun and, once it has ended, what came of it."""
 
-    def __init__(self, name: str, work: Callable[[], T]) -> None:
+    def __init__(self, name: str, work: Callable[[], T], whose: Hashable) -> None:
         super().__init__(name=f"look-{name}", daemon=True)
         self._work = work
+        self.whose = whose
         self.outcome: T | Exception = Late()
         self.start()
 
@@ -78,22 +81,27 @@ class ThreadPool:
             return len(self._abandoned)
 
     def run(
-        self, tasks: Mapping[str, Callable[[], T]], deadline: Deadline, *, owner: Hashable = None
+        self,
+        tasks: Mapping[str, Callable[[], T]],
+        deadline: Deadline,
+        *,
+        owner: Hashable = None,
+        whose: Hashable = None,
     ) -> dict[str, T | Exception]:
         """Run every task in a thread of its own; one that fails or is late gives its exception or Late.
 
         One for which there is no thread gives NoThread. A task of the same name and owner as one that never came back
-        is not begun: it is late already.
+        is not begun: it is late already. `whose` processes it reads about, where that is one user's.
         """
-        if self.abandoned >= MOST_ABANDONED:
+        if self.abandoned >= MOST_ABANDONED or self._abandoned_of(whose) >= MOST_OF_ONE:
             return {name: TooManyAbandoned() for name in tasks}
         running: dict[str, _Task[T]] = {}
         outcomes: dict[str, T | Exception] = {name: Late() for name in tasks}
         for name, work in tasks.items():
-            if self._is_stuck(owner, name):
+            if self.is_stuck(owner, name):
                 continue
             try:
-                running[name] = _Task(name, work)
+                running[name] = _Task(name, work, whose)
             except RuntimeError as error:  # Thread.start: "can't start new thread"
                 outcomes[name] = NoThread(str(error))
         for name, task in running.items():
@@ -107,7 +115,12 @@ class ThreadPool:
             task = self._abandoned.get((owner, name))
         return Late() if task is None else self._outcome(task, deadline, (owner, name))
 
-    def _is_stuck(self, owner: Hashable, name: str) -> bool:
+    def _abandoned_of(self, whose: Hashable) -> int:
+        with self._lock:
+            return 0 if whose is None else sum(task.whose == whose for task in self._abandoned.values())
+
+    def is_stuck(self, owner: Hashable, name: str) -> bool:
+        """Did this task not come back when last somebody asked?"""
         with self._lock:
             return (owner, name) in self._abandoned
 

@@ -78,4 +78,9 @@ class _Ranks(Collector):
         for job, ranks in jobs.items():
             count.add_metric([job], ranks)
         late.add_metric([], self._node.abandoned)
-        return [count, idle, late]
+        avoided = GaugeMetricFamily(
+            "unhang_agent_avoided_processes", "Processes that are not read because that blocked.", labels=["user"]
+        )
+        for each in self._node.avoided():
+            avoided.add_metric([each.user or ""], len(each.pids))
+        return [count, idle, late, avoided]

@@ -20,6 +20,7 @@ from itertools import islice
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
+from agent.find.blockers import Blockers, Key
 from agent.find.launchers import is_launcher
 from agent.find.processes import Lister, Listing
 from agent.find.torch_groups import TorchGroup, find_called, find_group, is_still_there
@@ -47,8 +48,6 @@ _GROUP_THREADS = ("pt_gloo_", "pt_nccl_", _CALL_THREADS)
 _STORE_THREAD = "pt_tcpstore"
 """How a thread's name begins that serves a store to other ranks; before PyTorch 2.5 threads have no names."""
 
-Key = tuple[int, int]
-
 
 @dataclass(frozen=True)
 class _Searched:
@@ -64,9 +63,9 @@ class _Searched:
 class GroupSearch:
     """Searches, one caller at a time. `reading` is the process being read now, for whoever watches over a search."""
 
-    def __init__(self, procfs: ProcFs, avoided: frozenset[Key] = frozenset()) -> None:
+    def __init__(self, procfs: ProcFs, blockers: Blockers | None = None) -> None:
         self._procfs = procfs
-        self._avoided = avoided
+        self._blockers = blockers or Blockers(procfs)
         self._known: dict[Key, _Searched] = {}
         self._forbidden: dict[Key, Stat] = {}
         self._unfinished: dict[Key, Stat] = {}
@@ -79,9 +78,9 @@ class GroupSearch:
         """The group of each process that has one, or waits for one, by process id and start."""
         return {key: known.group for key, known in dict(self._known).items() if known.group is not None}
 
-    def without(self, key: Key) -> "GroupSearch":
-        """Return a search that knows what this one knows and avoids one more, in which a thread is stuck."""
-        heir = GroupSearch(self._procfs, self._avoided | {key})
+    def successor(self) -> "GroupSearch":
+        """Return a search that knows what this one knows, for when a thread is stuck in this one."""
+        heir = GroupSearch(self._procfs, self._blockers)
         heir._known, heir._forbidden = dict(self._known), dict(self._forbidden)
         return heir
 
@@ -90,7 +89,6 @@ class GroupSearch:
         in which a group's threads run: who only has a socket is searched to the end for nothing. Forgets who has gone.
         """
         living = {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
-        self._avoided &= living
         self._known = {key: known for key, known in self._known.items() if key in living}
         self._forbidden = {key: stat for key, stat in self._forbidden.items() if key in living}
         if not self._procfs.is_real:
@@ -154,7 +152,7 @@ class GroupSearch:
 
     def _is_due(self, stat: Stat) -> bool:
         key = _key(stat)
-        if key in self._avoided or key in self._forbidden or self._is_copy(stat):
+        if key in self._forbidden or self._blockers.is_avoided(stat) or self._is_copy(stat):
             return False
         known = self._known.get(key)
         try:
@@ -184,7 +182,7 @@ class GroupSearch:
         """
         above = self._forked_from.get(_key(stat))
         while above is not None:
-            if any(above in some for some in (self._blocked, self._avoided, self._forbidden, self._unfinished)):
+            if any(above in some for some in (self._blocked, self._blockers, self._forbidden, self._unfinished)):
                 return True
             known = self._known.get(above)
             if known is not None:

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from agent.errors import Gone
+from agent.find.blockers import Blockers
 from agent.find.environment import PYTHON, Environment, Environments, key_of
 from agent.find.launchers import NAMES, is_launcher, mistaken
 from agent.find.process_owner import user_of
@@ -65,8 +66,9 @@ class Listing(NamedTuple):
 class Lister:
     """Lists processes. `reading` is the process being read now, for whoever watches over a slow listing."""
 
-    def __init__(self, procfs: ProcFs, *, own_pid: int | None = None) -> None:
+    def __init__(self, procfs: ProcFs, *, own_pid: int | None = None, blockers: Blockers | None = None) -> None:
         self._procfs = procfs
+        self._blockers = blockers or Blockers(procfs)
         self.own_pid = os.getpid() if own_pid is None else own_pid
         self._environments = Environments(procfs, NAMES)
         self._with_torch: set[tuple[int, int]] = set()
@@ -74,25 +76,22 @@ class Lister:
         self._known: dict[tuple[int, int], Candidate] = {}
         self._mistaken: dict[int, str] = {}
         self._dull: dict[int, Stat] = {}
-        self._avoided: frozenset[tuple[int, int]] = frozenset()
         self._groups: Mapping[tuple[int, int], TorchGroup] = {}
         self.reading: tuple[int, int] | None = None
 
     def listing(
         self,
-        avoid: frozenset[tuple[int, int]],
         *,
         quick: bool = False,
         groups: Mapping[tuple[int, int], TorchGroup] | None = None,
     ) -> Listing:
-        """List all processes; those in `avoid` (pid, start) and those in state D keep what is known of them.
+        """List all processes; those that are avoided and those in state D keep what is known of them.
 
         `groups`: the process groups that were found in the memory of processes.
 
         Reading the memory or environment of a process blocked in the kernel may block the reader as well.
         A `quick` listing takes for granted that what was no rank and runs no Python is still there, unchanged.
         """
-        self._avoided = avoid
         self._groups = groups or {}
         self._mistaken = {}
         stats = dict(self._stats(self._dull if quick else {}))
@@ -101,7 +100,7 @@ class Lister:
             if stat.pid == self.own_pid or stat.state in "ZX" or self._is_dull(stat):
                 continue
             try:
-                found = self._candidate(stat, avoid)
+                found = self._candidate(stat)
             except NotPermitted:
                 unreadable.append(stat.pid)
             except Gone:
@@ -114,7 +113,7 @@ class Lister:
 
     def successor(self) -> "Lister":
         """Return a lister that knows what this one knows, for when a thread is stuck in this one."""
-        heir = Lister(self._procfs, own_pid=self.own_pid)
+        heir = Lister(self._procfs, own_pid=self.own_pid, blockers=self._blockers)
         heir._known, heir._with_torch = dict(self._known), set(self._with_torch)
         return heir
 
@@ -129,7 +128,13 @@ class Lister:
         size, likelihood = self._without_torch.get(key_of(stat), (0, RankLikelihood.OTHER))
         if size == stat.virtual_bytes != 0:
             return likelihood
-        likelihood = self._mapped(stat)
+        if self._blockers.is_avoided(stat):
+            return RankLikelihood.PYTHON if PYTHON.match(stat.name) else RankLikelihood.OTHER
+        outer, self.reading = self.reading, key
+        try:
+            likelihood = self._mapped(stat)
+        finally:
+            self.reading = outer
         if likelihood is RankLikelihood.TORCH:
             self._with_torch.add(key)
         else:
@@ -152,9 +157,9 @@ class Lister:
         for stat in listing.stats.values():
             if stat.pid == self.own_pid or stat.state in "DZX" or stat.pid in unreadable or self._is_dull(stat):
                 continue
-            self.reading = key = (stat.pid, stat.start_ticks)
+            self.reading = (stat.pid, stat.start_ticks)
             try:
-                if key not in self._avoided and self.runs(stat) is RankLikelihood.TORCH:
+                if not self._blockers.is_avoided(stat) and self.runs(stat) is RankLikelihood.TORCH:
                     yield stat
             finally:
                 self.reading = None
@@ -166,10 +171,10 @@ class Lister:
             except (Gone, NotPermitted):
                 continue
 
-    def _candidate(self, stat: Stat, avoid: frozenset[tuple[int, int]]) -> Candidate | None:
+    def _candidate(self, stat: Stat) -> Candidate | None:
         key = (stat.pid, stat.start_ticks)
         known = self._known.get(key)
-        if key in avoid or (stat.state == "D" and known is not None):
+        if (stat.state == "D" and known is not None) or self._blockers.is_avoided(stat):
             return known if known is None else known._replace(stat=stat)
         self.reading = key
         try:
@@ -190,7 +195,7 @@ class Lister:
     def arguments(self, stat: Stat) -> list[str]:
         """Return the command line of any process; none of one that ended, or is blocked in the kernel."""
         key = (stat.pid, stat.start_ticks)
-        if key in self._avoided or stat.state in "DZX":
+        if stat.state in "DZX" or self._blockers.is_avoided(stat):
             return []
         self.reading = key
         try:

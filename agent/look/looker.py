@@ -67,7 +67,7 @@ class Looker:
         self, ranks: Sequence[Rank], context: LookContext, question: LookDepth, deadline: Deadline
     ) -> tuple[RankSnapshot, ...]:
         """Look at every rank, side by side."""
-        looks = {str(i): partial(self.look, r, context, question, deadline) for i, r in enumerate(ranks)}
+        looks = {str(r.key): partial(self.look, r, context, question, deadline) for r in ranks}
         outcomes = self._pool.run(looks, deadline)
         return tuple(
             self._lost(rank, outcome) if isinstance(outcome, Exception) else outcome
@@ -147,7 +147,7 @@ class Looker:
     ) -> Answer:
         looks = {source.name: partial(_timed, source, rank, context, question, deadline) for source in sources}
         parts: Answer = {}
-        for name, outcome in self._pool.run(looks, deadline, owner=rank.key).items():
+        for name, outcome in self._pool.run(looks, deadline, owner=rank.key, whose=rank.identity.user).items():
             answer, seconds = ({}, deadline.seconds) if isinstance(outcome, Exception) else outcome
             part = missing_for(name, outcome) if isinstance(outcome, Exception) else answer[name]
             self._observer.source_done(name, seconds, part.reason if isinstance(part, Missing) else None)
@@ -155,7 +155,8 @@ class Looker:
         return parts
 
     def _with_beats(self, process: Process, rank: Rank, context: LookContext, deadline: Deadline) -> Process:
-        beats = self._pool.run({"beat": partial(_last_beat, rank, context)}, deadline, owner=rank.key)
+        last = {"beat": partial(_last_beat, rank, context)}
+        beats = self._pool.run(last, deadline, owner=rank.key, whose=rank.identity.user)
         after = beats["beat"]
         if isinstance(after, Exception):
             return process

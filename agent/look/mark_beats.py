@@ -1,8 +1,7 @@
 """Reads the marks of every rank in each beat, without ever being held up by one of them.
 
 1. All ranks are read in one task, under a deadline of its own. A page of memory that its owner lets nobody read blocks
-   the reader in the kernel: a rank that still blocks it a beat later is left out from then on; while there are a few of
-   them, nobody is read any more.
+   the reader in the kernel: a rank that still blocks it a beat later is avoided from then on (find/blockers.py).
 2. A rank whose memory tells nothing is read again after a pause, twice as long each time: PyTorch makes its recorder
    with the first process group, and may make none.
 """
@@ -15,6 +14,7 @@ from itertools import islice
 
 from agent.deadline import Deadline, Late, ThreadPool
 from agent.errors import Gone, Unavailable
+from agent.find.blockers import Blockers, Key
 from agent.find.choose_ranks import Rank
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.locator import RecorderLocator
@@ -22,14 +22,11 @@ from agent.sources.recorder.memory.marks import GroupMark, MarkReader
 from shared.errors import NotPermitted
 
 _MOST_RANKS = 128
-_MOST_AVOIDED = 4
 _READ_SECONDS = 3.0
 """For all ranks of a node. A millisecond each will do, once their libraries' symbols are known."""
 _ENDS_SECONDS = 0.3
 """A reader that heeds its deadline has ended so long after it; one that has not is blocked."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 5.0, 120.0
-
-Key = tuple[int, int]
 
 Taker = Callable[[Rank, tuple[GroupMark, ...]], None]
 """Told the marks of a rank."""
@@ -50,6 +47,7 @@ class MarkBeats:
         pool: ThreadPool,
         *,
         reader: MarkReader | None = None,
+        blockers: Blockers | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._procfs = procfs
@@ -57,7 +55,7 @@ class MarkBeats:
         self._clock = clock
         self._reader = reader or MarkReader(RecorderLocator())
         self._failed: dict[Key, _Failed] = {}
-        self._avoided: frozenset[Key] = frozenset()
+        self._blockers = blockers or Blockers(procfs)
         self._late_in: Key | None = None
         self._stuck = 0
         """Tasks that were given up: what comes after them is a new task to the pool."""
@@ -66,9 +64,8 @@ class MarkBeats:
         """Read the marks of those who are due; `take` is told each, `gone` who is found to have ended."""
         living = {rank.key: rank for rank in ranks}
         self._failed = {key: failed for key, failed in list(self._failed.items()) if key in living}
-        self._avoided &= living.keys()
         due = list(islice(filter(self._is_due, living.values()), _MOST_RANKS))
-        if not due or len(self._avoided) >= _MOST_AVOIDED:
+        if not due:
             return
         limit = deadline.at_most(_READ_SECONDS)
         task = _Task(due, partial(self._read, deadline=limit.sooner(_ENDS_SECONDS)), take, gone)
@@ -79,7 +76,7 @@ class MarkBeats:
         """Step 1. A task that was not begun because the one before it still runs is late as well."""
         late_in, self._late_in = self._late_in, None
         if isinstance(outcome, Late) and reading is None and late_in is not None:
-            self._avoided |= {late_in}
+            self._blockers.add(late_in, partial(self._pool.is_stuck, ("marks", self._stuck), "marks"))
             self._stuck += 1
         elif isinstance(outcome, Late) and reading is not None:
             self._late_in = reading.key
@@ -88,7 +85,7 @@ class MarkBeats:
 
     def _is_due(self, rank: Rank) -> bool:
         failed = self._failed.get(rank.key)
-        return rank.key not in self._avoided and (failed is None or failed.next_at <= self._clock())
+        return (failed is None or failed.next_at <= self._clock()) and not self._blockers.is_avoided(rank.stat)
 
     def _read(self, rank: Rank, deadline: Deadline) -> tuple[GroupMark, ...] | None:
         """Return the marks of one rank; None where its memory tells none for now. Raises Gone."""

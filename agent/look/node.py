@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from agent.deadline import Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
 from agent.errors import missing_for
+from agent.find.blockers import Avoided, Blockers
 from agent.find.choose_ranks import FoundRanks, discover
 from agent.find.group_search import GroupSearch, Key
 from agent.find.pending_launchers import waiting_launchers
@@ -19,7 +20,7 @@ from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import MarkReader
 from shared.missing import Missing, Reason
 from shared.rank_sets import unfold
-from shared.wire.snapshot import Identity
+from shared.wire.snapshot import Exited, Identity
 
 _FIND_SECONDS = 2.0
 """For a listing, until it is asked whether one process blocks it; on a machine that is only busy it may take longer."""
@@ -29,7 +30,6 @@ _SEARCH_ENDS_SECONDS = 0.3
 """A search that heeds its deadline has ended so long after it; one that has not is blocked."""
 _SLOW_SECONDS, _MOMENT_SECONDS = 0.25, 0.005
 """Reading about one process takes milliseconds, and a turn on a processor comes sooner than the first of these."""
-_MOST_AVOIDED = 64
 _TORCHRUN = "torchrun"
 _TOO_LONG = "listing the processes of this machine takes too long: it is busy, or reading about some of them blocks"
 
@@ -61,18 +61,23 @@ class Node:
         self._pool = pool
         self._only = None if only_ranks is None else frozenset(unfold(only_ranks))
         self._users = only_users
-        self._lister = Lister(procfs)
-        self._search = GroupSearch(procfs)
+        self._blockers = Blockers(procfs)
+        self._lister = Lister(procfs, blockers=self._blockers)
+        self._search = GroupSearch(procfs, self._blockers)
         self._stuck_in: Key | None = None
-        self._avoided: frozenset[tuple[int, int]] = frozenset()
         self._lock = threading.Lock()
-        self._mark_beats = MarkBeats(procfs, pool, reader=MarkReader(locator or RecorderLocator()))
+        reader = MarkReader(locator or RecorderLocator())
+        self._mark_beats = MarkBeats(procfs, pool, reader=reader, blockers=self._blockers)
         self.watch = Watch(procfs, host)
 
     @property
     def abandoned(self) -> int:
         """How many looks never came back."""
         return self._pool.abandoned
+
+    def avoided(self) -> tuple[Avoided, ...]:
+        """Return what is not read, by user, because reading about it blocked."""
+        return self._blockers.told()
 
     def find(self, deadline: Deadline, *, quick: bool = False) -> FoundRanks:
         """Find the ranks that are here now; `quick` looks closely only at processes that are new or run Python.
@@ -89,7 +94,8 @@ class Node:
             return self._seen(found.found, found.listing)
 
     def _listed(self, deadline: Deadline, quick: bool) -> _Found | Missing:
-        while len(self._avoided) < _MOST_AVOIDED:
+        self._blockers.prune()
+        while True:
             limit = deadline.at_most(_FIND_SECONDS)
             outcome = self._pool.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
             if isinstance(outcome, Late) and deadline.left() > 0 and not limit.left():
@@ -103,9 +109,8 @@ class Node:
                 return missing_for("ranks", outcome)
             if not isinstance(outcome, Late | TooManyAbandoned):
                 raise outcome
-            if not self._avoid_the_stuck():
-                break
-        return Missing(source="ranks", reason=Reason.TIMED_OUT, detail=_TOO_LONG)
+            if not self._avoid_the_stuck() or deadline.left() <= 0:
+                return Missing(source="ranks", reason=Reason.TIMED_OUT, detail=_TOO_LONG)
 
     def _search_groups(self, due: list[Stat], deadline: Deadline, quick: bool) -> bool:
         """Look for process groups in the memory of these processes. Returns whether there is news.
@@ -118,7 +123,8 @@ class Node:
         if isinstance(self._pool.run(task, limit, owner=id(self._search))["search"], Late):
             stuck = self._search.reading
             if stuck is not None and stuck == self._stuck_in:
-                self._search = self._search.without(stuck)
+                self._blockers.add(stuck, partial(self._pool.is_stuck, id(self._search), "search"))
+                self._search = self._search.successor()
             self._stuck_in = stuck
         return self._search.groups != before
 
@@ -130,7 +136,7 @@ class Node:
 
     def _find(self, quick: bool) -> _Found:
         lister, search = self._lister, self._search
-        listing = lister.listing(self._avoided, quick=quick, groups=search.groups)
+        listing = lister.listing(quick=quick, groups=search.groups)
         due = self._told_of(search.due(listing, lister), listing)
         found = discover(listing, lister, self.procfs, self.host)
         if quick:  # nobody asks
@@ -158,32 +164,47 @@ class Node:
         On a busy machine the thread is only slow, and soon reads about another one: that blames none of them.
         """
         stuck = self._lister.reading
-        if stuck is None or stuck in self._avoided:
+        if stuck is None or stuck in self._blockers:
             return False
         until = time.monotonic() + _SLOW_SECONDS
         while time.monotonic() < until:
             time.sleep(_MOMENT_SECONDS)
             if self._lister.reading != stuck:
                 return False
-        self._avoided |= {stuck}
+        self._blockers.add(stuck, partial(self._pool.is_stuck, id(self._lister), "find"))
         self._lister = self._lister.successor()
         return True
 
     def _seen(self, found: FoundRanks, listing: Listing) -> FoundRanks:
         unsearched = self._search.missing(listing)
         found = found._replace(ranks=tuple(r for r in found.ranks if self._is_ours(r.identity, r.stat.pid)))
-        self._avoided &= {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
-        exited = tuple(e for e in self.watch.see(found, listing) if self._is_ours(e.identity, e.pid))
+        exited = tuple(e for e in self.watch.see(found, listing) if self._was_ours(e))
         return found._replace(exited=exited, missing=(*found.missing, *unsearched, *self._missing()))
 
     def _is_ours(self, identity: Identity | None, pid: int) -> bool:
-        if self._users and owner_of(self.procfs, pid) not in (None, *self._users):
+        if self._users and owner_of(self.procfs, pid) not in self._users:
             return False
         return self._only is None or identity is None or identity.rank in self._only
 
+    def _was_ours(self, gone: Exited) -> bool:
+        """Whose it was is known from when it lived: its number may be another process's by now, or nobody's."""
+        user = gone.sibling_user if gone.identity is None else gone.identity.user
+        if not self._users or user is None or not user.isdecimal():
+            return self._is_ours(gone.identity, gone.pid)
+        return int(user) in self._users and (
+            self._only is None or gone.identity is None or gone.identity.rank in self._only
+        )
+
     def _missing(self) -> tuple[Missing, ...]:
-        if not self._avoided:
-            return ()
-        pids = ", ".join(str(pid) for pid, _ in sorted(self._avoided))
-        detail = f"reading about processes {pids} blocked; they are left out, or reported as last known"
-        return (Missing(source="ranks", reason=Reason.TIMED_OUT, detail=detail),)
+        told = "; ".join(map(_in_words, self.avoided()))
+        return (Missing(source="ranks", reason=Reason.TIMED_OUT, detail=told),) if told else ()
+
+
+def _in_words(avoided: Avoided) -> str:
+    whose = "of an unknown user" if avoided.user is None else f"of user {avoided.user}"
+    pids = ", ".join(map(str, avoided.pids))
+    read = f"reading about processes {pids} {whose} blocked; they are left out, or reported as last known"
+    if not avoided.wholly:
+        return read
+    told = read if avoided.pids else f"reading about processes {whose} blocked until a moment ago"
+    return f"{told}, and so is whatever else that user starts while they block, and for ten minutes"

@@ -53,8 +53,14 @@ def open_mapped(procfs: ProcFs, pid: int, start: int, end: int, path: str, reade
 
 
 @contextmanager
-def open_named(procfs: ProcFs, pid: int, path: str, readers: Readers) -> Iterator[int]:
-    """Open a plain file by an absolute path as the process sees it, following no link."""
+def open_named(
+    procfs: ProcFs, pid: int, path: str, readers: Readers, *, owners: frozenset[int] | None = None
+) -> Iterator[int]:
+    """Open a plain file by an absolute path as the process sees it, following no link.
+
+    `owners`: nobody but these users can have written it, or Unavailable is raised. Anybody may put a file at a path
+    that everybody knows; what is opened is the file that was asked about.
+    """
     components = [part for part in path.split("/") if part not in ("", ".")]
     if not path.startswith("/") or ".." in components or not 0 < len(components) <= _MOST_COMPONENTS:
         raise Unavailable(Reason.REFUSED, f"{path[:200]!r} is not a plain absolute path")
@@ -67,7 +73,24 @@ def open_named(procfs: ProcFs, pid: int, path: str, readers: Readers) -> Iterato
                 _require(readers, folder, SEARCH, f"enter {part!r}")
             held = _kept(hold(components[-1], flags=os.O_NOFOLLOW, folder=folder), opened)
             file = _kept(_open(held, readers, path), opened)
+            if owners is not None:
+                _require_owner(os.fstat(file), owners, path)
         yield file
+
+
+def _require_owner(found: os.stat_result, owners: frozenset[int], path: str) -> None:
+    """Refuse what somebody else wrote, may write to, or has given a second name, which may be the one that we know."""
+    own_group = found.st_gid in (0, found.st_uid)  # a group of the user's own has the user's number
+    others = found.st_mode & (stat.S_IWOTH if own_group else stat.S_IWOTH | stat.S_IWGRP)
+    why = None
+    if found.st_uid not in owners:
+        why = f"belongs to user {found.st_uid}, and the rank to another"
+    elif found.st_nlink != 1:
+        why = "has several names (hard links), of which this may be anybody's"
+    elif others:
+        why = "may be written by other users"
+    if why is not None:
+        raise Unavailable(Reason.REFUSED, f"{path} {why}: it is not taken for the rank's")
 
 
 def _kept(descriptor: int, opened: ExitStack) -> int:

@@ -99,11 +99,11 @@ class StacksSource:
         """Look at the rank's children; of many, only the most unlike the others are read for their stacks."""
         pids = rank.children[:_MOST_CHILDREN]
         reads = {str(pid): partial(self._process, pid, rank, context, deadline) for pid in pids}
-        answers = self._pool.run(reads, deadline, owner=rank.key).values()
+        answers = self._pool.run(reads, deadline, owner=rank.key, whose=rank.identity.user).values()
         processes = by_rarity([process for process in answers if isinstance(process, Process)])
         chosen = {process.pid for process in processes[:_MOST_CHILD_STACKS]}
         looks = {str(p.pid): partial(self._child, p, rank, context, deadline, p.pid in chosen) for p in processes}
-        children = self._pool.run(looks, deadline, owner=rank.key).values()
+        children = self._pool.run(looks, deadline, owner=rank.key, whose=rank.identity.user).values()
         return tuple(sorted((c for c in children if isinstance(c, Child)), key=lambda child: child.process.pid))
 
     def _process(self, pid: int, rank: Rank, context: LookContext, deadline: Deadline) -> Process:

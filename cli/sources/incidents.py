@@ -11,7 +11,7 @@ from cli.sources.remote import Remote, segment
 from shared.answer.deliveries import Delivery
 from shared.answer.incidents import Incident, IncidentEvent, Silence
 from shared.answer.preflight import KeptPreflight, NodeState, PreflightReport
-from shared.answer.words import Verdict
+from shared.answer.words import HARDWARE_CAUSES, Verdict
 from shared.errors import NotFound, UnhangError, Unreachable
 from shared.value import Value
 
@@ -62,6 +62,8 @@ class RepeatedNode(Value):
     host: str
     incidents: int
     kinds: tuple[str, ...] = Field(default=(), description="What they were found with, most frequent first.")
+    causes: tuple[str, ...] = Field(default=(), description="Why they were there, most frequent first.")
+    of_hardware: int = Field(default=0, description="In so many incidents the cause is one that hardware can have.")
 
 
 class PreflightPage(Value):
@@ -169,7 +171,7 @@ def read_history(remote: Remote, *, job: str | None, host: str | None, days: flo
     preflights = _preflights(remote, host, since) if job is None else ()
     return History(
         days=days,
-        repeated=_repeated(incidents),
+        repeated=repeated_nodes(incidents),
         tested=_tested(preflights, host),
         preflights=preflights,
         incidents=tuple(incidents),
@@ -226,18 +228,24 @@ def _tested(preflights: Sequence[KeptPreflight], host: str | None) -> tuple[Test
     return tuple(sorted(found, key=lambda each: (-each.bad, each.host)))
 
 
-def _repeated(incidents: Sequence[Incident]) -> tuple[RepeatedNode, ...]:
-    real = [each for each in incidents if each.state != "false_alarm"]
-    counts = Counter(host for each in real for host in each.hosts)
-    return tuple(
+def repeated_nodes(incidents: Sequence[Incident]) -> tuple[RepeatedNode, ...]:
+    """Return the nodes of four incidents or more, those first whose hardware may have caused them."""
+    at: dict[str, list[Incident]] = {}
+    for each in incidents:
+        for host in dict.fromkeys(each.hosts) if each.state != "false_alarm" else ():
+            at.setdefault(host, []).append(each)
+    found = [
         RepeatedNode(
             host=host,
-            incidents=count,
-            kinds=tuple(kind for kind, _ in Counter(i.kind.value for i in real if host in i.hosts).most_common()),
+            incidents=len(there),
+            kinds=tuple(kind for kind, _ in Counter(each.kind.value for each in there).most_common()),
+            causes=tuple(cause for cause, _ in Counter(each.cause.value for each in there).most_common()),
+            of_hardware=sum(each.cause in HARDWARE_CAUSES for each in there),
         )
-        for host, count in counts.most_common()
-        if count >= REPEATED
-    )
+        for host, there in at.items()
+        if len(there) >= REPEATED
+    ]
+    return tuple(sorted(found, key=lambda node: (-node.of_hardware, -node.incidents)))
 
 
 def _is_since(text: str, since: datetime) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cli.sources.incidents import History, RepeatedNode, TestedNode
+from cli.sources.incidents import REPEATED, History, RepeatedNode, TestedNode
 from cli.tables.table import table, text
 from collector.show.text.printable import printable
 from shared.answer.deliveries import Delivery
@@ -83,8 +83,14 @@ def event_line(event: IncidentEvent) -> str:
 
 
 def _repeated(node: RepeatedNode, days: float) -> str:
-    kinds = ", ".join(node.kinds)
-    return printable(f"{node.host} had culprits in {node.incidents} incidents in {days:g} days ({kinds}): check it")
+    """Send nobody to look at hardware because of what programs did."""
+    told = f"{node.host} had culprits in {node.incidents} incidents in {days:g} days ({', '.join(node.kinds)})"
+    causes = ", ".join(cause.replace("_", " ") for cause in node.causes)
+    if node.of_hardware >= REPEATED:
+        return printable(f"{told}; hardware can cause {node.of_hardware} of them ({causes}): check its hardware")
+    if node.of_hardware:
+        return printable(f"{told}; hardware can cause {node.of_hardware} of them ({causes}): too few to blame the node")
+    return printable(f"{told}; nothing in their causes ({causes}) points to its hardware")
 
 
 def _tested(node: TestedNode) -> str:

@@ -16,15 +16,13 @@ import httpcore
 import httpx
 
 from collector.concurrency.threads import run_in_thread
+from collector.gather.fanout.address_meanings import IP, embedded, is_metadata
 from collector.gather.fanout.sockets import Backend
 from shared.errors import InvalidSettings, quoted
 from shared.server.addresses import Network, is_loopback
 
 _CONNECT_SECONDS = 5.0
 """For each address of a host: the attempt as a whole has a deadline of its own."""
-_IP = ipaddress.IPv4Address | ipaddress.IPv6Address
-_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv4 addresses behind a NAT64, RFC 6052."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +34,17 @@ class Destinations:
 
     def refused(self, host: str, address: str) -> str:
         """Return why a host may not be reached at an address, `""` where it may."""
-        found = _unwrapped(ipaddress.ip_address(address.partition("%")[0]))
-        if address == host or (is_loopback(host) and found.is_loopback):
+        written = ipaddress.ip_address(address.partition("%")[0])
+        meant = embedded(written) or (written,)
+        if address == host or (is_loopback(host) and all(each.is_loopback for each in meant)):
             return ""  # the address itself is what was stated
-        if found.is_global and not found.is_multicast:
-            return ""
-        if any(found in network for network in self.networks):
+        if all(self._may_reach(each) for each in meant):
             return ""
         return f"it resolves to {address}, which is not public and in none of allow_networks"
+
+    def _may_reach(self, address: IP) -> bool:
+        is_public = address.is_global and not address.is_multicast and not is_metadata(address)
+        return is_public or any(address in network for network in self.networks)
 
 
 def parse_receiver_url(url: str, destinations: Destinations, *, needs_tls: bool) -> httpx.URL:
@@ -125,12 +126,3 @@ async def _addresses(host: str, port: int) -> list[str]:
             f"its name does not resolve: {getattr(error, 'strerror', '') or 'no answer'}"
         ) from error
     return list(dict.fromkeys(str(where[0]) for _, _, _, _, where in found))
-
-
-def _unwrapped(address: _IP) -> _IP:
-    """Return the IPv4 address that an IPv6 address stands for, if it does."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    if address in _TRANSLATED:
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)

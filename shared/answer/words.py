@@ -59,6 +59,10 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
+HARDWARE_CAUSES = frozenset({Cause.GPU_FAULT, Cause.NETWORK, Cause.DEVICE_SYNC, Cause.COMMUNICATION, Cause.FILESYSTEM})
+"""Causes that a faulty device, link or disk of the culprit's node can have; all others are what programs do."""
+
+
 class Means(StrEnum):
     """What a rank is at work with that others wait for."""
 

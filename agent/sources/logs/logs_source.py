@@ -16,6 +16,7 @@ from typing import NamedTuple
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
+from agent.find.process_owner import owner_of
 from agent.proc.job_files import open_held, open_named, read_tail
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
@@ -158,8 +159,10 @@ def _logs_of(rank: Rank, context: LookContext) -> Iterator[_Log]:
         yield _Log(redact(end.path), held, end.is_shared or with_launcher)
     for path, named in pod_logs(procfs, pid):
         yield _Log(path, named, with_launcher)
+    owner = owner_of(procfs, pid)
+    writers = frozenset({0} if owner is None else {0, owner})  # a launcher may be root's
     for path in _named(rank, procfs):
-        yield _Log(redact(path), partial(open_named, procfs, pid, path, readers), False)
+        yield _Log(redact(path), partial(open_named, procfs, pid, path, readers, owners=writers), False)
 
 
 def _held(procfs: ProcFs, pid: int, fd: int) -> str | None:
@@ -192,10 +195,11 @@ def expand_nccl_path(path: str, *, host: str, pid: int) -> str:
     return re.sub(r"%[hp%]", lambda match: values[match[0]], path)
 
 
-def own_pid(procfs: ProcFs, pid: int) -> int:
-    """Return the id that a process in a container believes to have."""
-    inner = procfs.fields(pid, "status").get("NSpid", str(pid)).split()
-    return int(inner[-1]) if inner else pid
+def own_pid(procfs: ProcFs, pid: int, tid: int | None = None) -> int:
+    """Return the id that a process in a container, or one of its threads, believes to have."""
+    told = procfs.fields(pid, "status" if tid is None else f"task/{tid}/status")
+    inner = told.get("NSpid", "").split()
+    return int(inner[-1]) if inner else pid if tid is None else tid
 
 
 def _error_file(data: bytes, path: str, rank: int) -> tuple[LogEvent, ...]:

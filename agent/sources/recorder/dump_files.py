@@ -2,15 +2,18 @@
 
 1. Where it lies, DebugInfoWriter::getWriter in torch/csrc/distributed/c10d/FlightRecorder.cpp decides: a prefix from a
    variable, else one in the user's cache folder, in /tmp before 2.5; the global rank follows.
-2. Such a name is shared by all jobs of a user, often over all nodes. So a file counts only if this very process wrote
+2. Anybody may write a file of such a name in /tmp. So it counts only if it belongs to the rank's user, and nobody else
+   can have written it (`job_files.py`).
+3. Such a name is shared by all jobs of a user, often over all nodes. So a file counts only if this very process wrote
    it: one of the threads that it names is a thread of the process, which the memory at the thread's address shows.
-   PyTorch names threads since 2.8.
-3. It tells how far the rank was then. When that was is told with it.
+   That a word points to itself is not enough: the data of an interpreter hold such words at addresses that are the same
+   in every process. PyTorch names threads since 2.8.
+4. It tells how far the rank was then. When that was is told with it.
 """
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -18,10 +21,12 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
 from agent.find.environment import Environments
+from agent.find.process_owner import owner_of
 from agent.proc.job_files import open_named
-from agent.proc.memory.process_memory import Unreadable, open_memory
+from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
+from agent.sources.logs.logs_source import own_pid
 from agent.sources.recorder.record_bounds import bounded
 from agent.tools.memory_budget import PARSED_BYTES, Memory
 from shared.errors import InvalidInput, NotPermitted, UnreadableDump
@@ -40,6 +45,10 @@ _LARGEST_FILE = 32 * 1024 * 1024
 _MOST_RECORDS = 131_072
 _MOST_THREADS = 16
 _HIGHEST_ADDRESS = 1 << 56
+_MOST_LIVING = 4096
+_GLIBC_SELF, _GLIBC_TID = 16, 720
+"""Where glibc has a thread's second pointer to itself and its number, on x86-64: `self` of tcbhead_t in
+sysdeps/x86_64/nptl/tls.h, `tid` of struct pthread in nptl/descr.h, the same since 2.4."""
 
 
 class FoundDump(NamedTuple):
@@ -58,10 +67,11 @@ def read_dump_file(procfs: ProcFs, rank: Rank, memory: Memory, deadline: Deadlin
     written = max(_files(procfs, rank), default=None)
     if written is None:
         return None
-    written_ns, path = written
+    path = written[1]
     with memory.receiving() as receipt:
-        with open_named(procfs, rank.stat.pid, path, readers_of(procfs, rank.stat.pid)) as opened:
-            size = os.fstat(opened).st_size
+        with _opened(procfs, rank, path) as opened:
+            found = os.fstat(opened)
+            size, written_ns = found.st_size, found.st_mtime_ns
             if size > _LARGEST_FILE:
                 raise Unavailable(Reason.REFUSED, f"{path} is larger than the {_LARGEST_FILE} bytes that are read")
             limit = receipt.grown(size, deadline)
@@ -80,11 +90,18 @@ def _files(procfs: ProcFs, rank: Rank) -> Iterator[tuple[int, str]]:
     for path in dict.fromkeys(_paths(Environments(procfs, _NAMES).read(rank.stat), rank.identity.rank)):
         with (
             suppress(Gone, NotPermitted, Unavailable),
-            open_named(procfs, rank.stat.pid, path, readers_of(procfs, rank.stat.pid)) as opened,
+            _opened(procfs, rank, path) as opened,
         ):
             written_ns = os.fstat(opened).st_mtime_ns
             if written_ns / 1e9 >= (rank.identity.started_at or 0.0):
                 yield written_ns, path
+
+
+def _opened(procfs: ProcFs, rank: Rank, path: str) -> AbstractContextManager[int]:
+    """Open a file that the rank's user alone can have written (step 2). Raises Gone, NotPermitted or Unavailable."""
+    pid = rank.stat.pid
+    readers, owner = readers_of(procfs, pid), owner_of(procfs, pid)
+    return open_named(procfs, pid, path, readers, owners=frozenset(() if owner is None else (owner,)))
 
 
 def _paths(environment: dict[str, str], rank: int) -> Iterator[str]:
@@ -101,15 +118,25 @@ def _paths(environment: dict[str, str], rank: int) -> Iterator[str]:
 
 
 def _require_writer(procfs: ProcFs, rank: Rank, path: str, data: bytes, deadline: Deadline) -> None:
-    """Raise Unavailable unless this process wrote the dump (step 2)."""
+    """Raise Unavailable unless this process wrote the dump (step 3)."""
+    pid = rank.stat.pid
     threads = list(islice(dict.fromkeys(_threads(data)), _MOST_THREADS))
-    with open_memory(procfs, rank.stat.pid, deadline, start_ticks=rank.stat.start_ticks) as memory:
-        for address in threads:
-            with suppress(Unreadable):
-                if memory.word(address) == address:  # tcbhead_t in glibc's sysdeps/x86_64/nptl/tls.h; musl has the same
-                    return
+    ids = frozenset(own_pid(procfs, pid, tid) for tid in procfs.tids(pid)[:_MOST_LIVING])
+    with open_memory(procfs, pid, deadline, start_ticks=rank.stat.start_ticks) as memory:
+        if any(_is_thread(memory, address, ids) for address in threads):
+            return
     why = "none of the threads it names is a thread of this process" if threads else "it names no threads"
     raise Unavailable(Reason.REFUSED, f"{path} may be another job's: {why}")
+
+
+def _is_thread(memory: ProcessMemory, address: int, ids: frozenset[int]) -> bool:
+    """Does a living thread's descriptor lie there? Both pointers to itself, and the thread's number, tell."""
+    with suppress(Unreadable):
+        if memory.word(address) != address:
+            return False
+        if memory.word(address + _GLIBC_SELF) == address:
+            return memory.word(address + _GLIBC_TID) & 0xFFFF_FFFF in ids
+    return False
 
 
 def _threads(data: bytes) -> Iterator[int]:

@@ -25,8 +25,8 @@ def history(
 ) -> None:
     """Show the incidents, diagnoses and preflights that a collector has kept.
 
-    Nodes whose ranks were culprits four times or more are named first, and nodes that preflights found bad: look at
-    their hardware. With --job, preflights are left out: they are of nodes.
+    Nodes whose ranks were culprits four times or more are named first, with whether the causes are ones that hardware
+    can have, and nodes that preflights found bad. With --job, preflights are left out: they are of nodes.
     """
     remote = choose_collector(collector, token_file)
     from cli.sources.incidents import read_history

@@ -16,6 +16,7 @@ from typing import Any, cast
 import httpcore
 
 from collector.concurrency.threads import run_in_thread
+from collector.gather.fanout.address_meanings import is_metadata, parse_ip
 
 _MOST_AHEAD_BYTES = 262_144
 """Unread; with more of it the other side is made to wait."""
@@ -53,7 +54,10 @@ class Backend(httpcore.AsyncNetworkBackend):
         if is_address(host):
             return await _connect((socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port)))
         found = await run_in_thread(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
-        addresses: list[_Address] = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+        named = dict.fromkeys((family, address) for family, _, _, _, address in found)
+        addresses: list[_Address] = [each for each in named if not _is_metadata(each)]
+        if not addresses:
+            raise OSError(f"{host} is {found[0][4][0]}, where a cloud tells about its machines: no agent is there")
         return await (_connect(addresses[0]) if len(addresses) == 1 else _connect_to_one(addresses))
 
     async def sleep(self, seconds: float) -> None:
@@ -188,6 +192,12 @@ def _broken_handshake() -> ssl.SSLError:
     error = ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "unexpected end in the handshake")
     error.reason = "UNEXPECTED_EOF_WHILE_READING"
     return error
+
+
+def _is_metadata(address: _Address) -> bool:
+    """A name that led to an agent may lead to such a service later."""
+    found = parse_ip(str(address[1][0]))
+    return found is not None and is_metadata(found)
 
 
 async def _connect_to_one(addresses: list[_Address]) -> socket.socket:

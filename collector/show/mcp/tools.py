@@ -266,7 +266,8 @@ TOOLS = (
         "History of a node",
         (
             "Lists the incidents whose culprits ran on a node, then the diagnoses that name it. A node that is there "
-            "again and again deserves a look at its hardware."
+            "again and again deserves a look at its hardware only if the causes are ones that hardware can have: "
+            "gpu_fault, network, device_sync, communication, filesystem."
         ),
         NodeWanted,
         Answer[FoundOnNode],

@@ -87,7 +87,7 @@ def find(procfs: ProcFs | None = None) -> FoundRanks:
     """Find everyone on this machine."""
     procfs = procfs or ProcFs()
     lister = Lister(procfs)
-    return discover(lister.listing(frozenset()), lister, procfs, "here")
+    return discover(lister.listing(), lister, procfs, "here")
 
 
 def find_rank(pid: int) -> Rank:

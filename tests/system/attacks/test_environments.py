@@ -34,7 +34,7 @@ def test_what_is_no_number_is_reported(wrong: dict[str, str]) -> None:
     procfs = ProcFs()
     with running(env={"TORCHELASTIC_RUN_ID": "odd", "WORLD_SIZE": "4", **wrong}, program=SLEEP) as process:
         lister = Lister(procfs)
-        found = discover(lister.listing(frozenset()), lister, procfs, "node")
+        found = discover(lister.listing(), lister, procfs, "node")
     told = [each.detail for each in found.missing if f"pid {process.pid}:" in each.detail]
     assert len(told) == 1
     assert next(reversed(wrong)) + "=" in told[0]

@@ -10,6 +10,7 @@ import pytest
 from collector.agents.agent_source import parse_one
 from collector.agents.registrants import parse_registrant, refuse_own_places
 from collector.gather.failures import explain_status
+from collector.gather.fanout import sockets
 from shared.errors import InvalidHostlist, NotPermitted
 from shared.wire.registration import Registration
 from tests.build.services.discovery_servers import http_server
@@ -32,7 +33,65 @@ NEAR = [
     "http://[fe80::1]:8471",
     "http://224.0.0.1:8471",
     "http://255.255.255.255:8471",
+    "http://0.1.2.3:8471",
+    "http://[::7f00:1]:8471",
+    "http://[64:ff9b:1::7f00:1]:8471",
+    "http://[2002:7f00:1::]:8471",
+    "http://[2001:db8::5efe:127.0.0.1]:8471",
 ]
+METADATA = [
+    "http://[fd00:ec2::254]",
+    "http://[fd00:ec2::23]",
+    "http://100.100.100.200",
+    "http://[::169.254.169.254]",
+    "http://[::ffff:169.254.169.254]",
+    "http://[::ffff:0:169.254.169.254]",
+    "http://[64:ff9b::100.100.100.200]",
+    "http://[64:ff9b:1::169.254.169.254]",
+    "http://[64:ff9b:1:a9fe:a9:fe00::]",
+    "http://[2002:a9fe:a9fe::1]",
+    "http://[2001:0:5ef5:79fb:0:0:5601:5601]",
+    "http://[2001:db8::200:5efe:169.254.169.254]",
+    "http://2852039166",
+    "http://0xa9fea9fe",
+    "http://0251.0376.0251.0376",
+    "http://169.16689662",
+    "http://0x64.0x64.0x64.0xc8",
+    "http://168.63.129.16",
+    "http://192.0.0.192",
+    "http://169.254.170.2",
+    "http://[fd20:ce::254]",
+    "http://[fd00:c1::a9fe:a9fe]",
+    "http://[fe80::a9fe:a9fe]",
+]
+
+
+@pytest.mark.parametrize("url", METADATA)
+@pytest.mark.parametrize("sender", ["10.0.0.9", "169.254.169.254", "100.100.100.200", "fd00:ec2::254", "127.0.0.1"])
+async def test_metadata_of_a_cloud_is_asked_for_nobody(url: str, sender: str) -> None:
+    """However it is written, and wherever the registrant says it is."""
+    address = parse_registrant("node1", Registration(url=url), sender="10.0.0.9")
+    with pytest.raises(NotPermitted, match="which is not accepted"):
+        await refuse_own_places(address, sender=sender)
+
+
+async def test_name_that_leads_to_metadata_later_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name server answered otherwise when the agent registered; of several addresses the others are used."""
+
+    def resolve(host: str, port: int, *_: object) -> list[tuple[object, ...]]:
+        answers = {
+            "evil.example": ("100.100.100.200", "169.254.169.254"),
+            "both.example": ("168.63.129.16", "127.0.0.1"),
+        }
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in answers[host]]
+
+    monkeypatch.setattr(sockets.socket, "getaddrinfo", resolve)
+    with pytest.raises(OSError, match="no agent is there"):
+        await sockets.Backend().connected("evil.example", 80)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        made = await sockets.Backend().connected("both.example", listener.getsockname()[1])
+        assert made.getpeername()[0] == "127.0.0.1"
+        made.close()
 
 
 @pytest.mark.parametrize("url", NEAR)

@@ -27,7 +27,7 @@ def train():
 train()
 """
 
-_BECOME = "import os; os.setgroups([]); os.setgid({user}); os.setuid({user})\n"
+BECOME = "import os; os.setgroups([]); os.setgid({user}); os.setuid({user})\n"
 
 _NEW_NAMESPACE = """
 libc = ctypes.CDLL(None, use_errno=True)
@@ -67,14 +67,14 @@ class Stage:
 
     def rank(self, user: int, rank: int, *, attempt: int = 0, size: int = 2, inside: int | None = None) -> int:
         """Start a rank that waits in a barrier, as `user`, and as user `inside` of a namespace of his own."""
-        program = "import ctypes\n" + _BECOME.format(user=user)
+        program = "import ctypes\n" + BECOME.format(user=user)
         if inside is not None:
             program += _NEW_NAMESPACE.format(user=user, inside=inside)
         return self.start(program + IN_BARRIER, rank, attempt=attempt, size=size)
 
     def at_work(self, user: int, rank: int, *, size: int = 2) -> int:
         """Start a rank that makes progress."""
-        return self.start(_BECOME.format(user=user) + AT_WORK, rank, size=size)
+        return self.start(BECOME.format(user=user) + AT_WORK, rank, size=size)
 
     def in_container(self, first: int, inside: int, rank: int) -> int:
         """Start a rank as user `inside` of a container to which root has given the user ids from `first` on."""

@@ -61,7 +61,7 @@ async def test_health_needs_no_job() -> None:
     """It says who answers."""
     async with agent() as client:
         answer = await client.get("/healthz")
-    assert answer.json() == {"status": "ok", "version": "0.1.0", "host": "here"}
+    assert answer.json() == {"status": "ok", "version": "0.1.0", "host": "here", "avoided": [], "lost_threads": 0}
 
 
 async def test_ranks_are_listed() -> None:

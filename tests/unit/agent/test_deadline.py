@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from agent.deadline import MOST_ABANDONED, Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
+from agent.deadline import MOST_ABANDONED, MOST_OF_ONE, Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
 from tests.build.processes.processes import until
 
 
@@ -57,6 +57,17 @@ def test_with_too_many_left_behind_none_is_begun() -> None:
     outcomes = pool.run({"one more": lambda: True}, Deadline(1))
     gate.set()
     assert isinstance(outcomes["one more"], TooManyAbandoned)
+
+
+def test_one_user_uses_up_a_share_alone() -> None:
+    """Whose processes block our threads is looked at no more, and others are."""
+    pool, gate = ThreadPool(), threading.Event()
+    pool.run({str(n): lambda: gate.wait(60) for n in range(MOST_OF_ONE)}, Deadline(0.1), owner=1, whose="eve")
+    of_eve = pool.run({"one more": lambda: True}, Deadline(1), owner=2, whose="eve")["one more"]
+    of_alice = pool.run({"one": lambda: True}, Deadline(60), owner=3, whose="alice")["one"]
+    gate.set()
+    assert isinstance(of_eve, TooManyAbandoned)
+    assert of_alice is True
 
 
 def test_without_threads_the_tasks_of_a_round_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

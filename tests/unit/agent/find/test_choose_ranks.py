@@ -203,13 +203,13 @@ def test_quick_listing_finds_what_is_new(root: Path) -> None:
     lister = Lister(procfs)
     add_process(root, 20, 1, torchrun(0), maps=TORCH)
     add_process(root, 30, 1, {}, program="/bin/sh", name="sh")
-    lister.listing(frozenset())
+    lister.listing()
     add_process(root, 21, 1, torchrun(1), maps=TORCH)
     (root / "30" / "environ").write_bytes(b"RANK=7\0WORLD_SIZE=8\0")
     (root / "30" / "stat").write_text(stat_line(30, 1, "python3", "S", 300).replace("2147221504", "12345"))
-    found = discover(lister.listing(frozenset(), quick=True), lister, procfs, "here")
+    found = discover(lister.listing(quick=True), lister, procfs, "here")
     assert [rank.identity.rank for rank in found.ranks] == [0, 1]
-    found = discover(lister.listing(frozenset()), lister, procfs, "here")
+    found = discover(lister.listing(), lister, procfs, "here")
     assert sorted(rank.identity.rank for rank in found.ranks) == [0, 1, 7]
 
 

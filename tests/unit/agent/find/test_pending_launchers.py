@@ -61,7 +61,7 @@ def told(root: Path) -> dict[int, Missing]:
     """What is told of a made-up tree."""
     procfs = ProcFs(root)
     lister = Lister(procfs, own_pid=99_999)
-    return dict(waiting_launchers(lister.listing(frozenset()), lister))
+    return dict(waiting_launchers(lister.listing(), lister))
 
 
 @pytest.fixture

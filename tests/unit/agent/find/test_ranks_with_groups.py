@@ -28,7 +28,7 @@ def found_in(
         (pid, pid * 10): TorchGroup((1, {}), 4096, rank, size, stores.get(pid, "n1:5"), True)  # type: ignore[arg-type]
         for pid, (rank, size) in groups.items()
     }
-    return discover(lister.listing(frozenset(), groups=known), lister, ProcFs(root), "here")
+    return discover(lister.listing(groups=known), lister, ProcFs(root), "here")
 
 
 def test_rank_that_starts_the_others(root: Path) -> None:

@@ -213,7 +213,7 @@ def test_process_without_a_group_is_searched_once(tmp_path: Path) -> None:
         search, lister = GroupSearch(procfs), Lister(procfs)
 
         def due() -> list[int]:
-            listing = lister.listing(frozenset(), groups=search.groups)
+            listing = lister.listing(groups=search.groups)
             found = [stat for stat in search.due(listing, lister) if stat.pid == process.pid]
             search.search(found, Deadline(30.0))
             return [stat.pid for stat in found]
@@ -271,7 +271,7 @@ def test_who_runs_a_group_is_searched_before_who_only_has_a_socket(tmp_path: Pat
         forked(_IMPORTS + _SPAWNING, f"tcp://{HERE}:{free_port()}", "0", env={}, folder=tmp_path) as launcher,
     ):
         search, lister = GroupSearch(ProcFs()), Lister(ProcFs())
-        due = search.due(lister.listing(frozenset()), lister)
+        due = search.due(lister.listing(), lister)
         ours = [stat for stat in due if stat.pid == process.pid or stat.parent_pid == launcher.pid]
         assert [stat.parent_pid == launcher.pid for stat in ours] == [True, True, False]
 

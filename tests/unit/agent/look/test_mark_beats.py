@@ -20,7 +20,7 @@ WORLD = GroupMark("0", "default_pg", 7, None, 6, "gloo:all_reduce", 10**18)
 class Reader(MarkReader):
     """Reads nobody's memory: some processes have none to be read, have ended, or block whoever reads them."""
 
-    def __init__(self, *, mute: int = 0, ended: int = 0, blocked: int = 0) -> None:
+    def __init__(self, *, mute: int = 0, ended: int = 0, blocked: tuple[int, ...] = ()) -> None:
         super().__init__(RecorderLocator())
         self.read_of: list[int] = []
         self.gate = threading.Event()
@@ -30,7 +30,7 @@ class Reader(MarkReader):
         """Return the same marks of everybody else."""
         pid = rank.stat.pid
         self.read_of.append(pid)
-        if pid == self._blocked:
+        if pid in self._blocked:
             self.gate.wait(60)
         if pid == self._ended:
             raise Gone("it has exited")
@@ -78,13 +78,23 @@ def test_rank_without_a_recorder_is_read_ever_less_often() -> None:
 
 def test_rank_that_blocks_its_reader_is_left_out() -> None:
     """From the beat on that finds it blocked still; the others are read again."""
-    reader = Reader(blocked=21)
+    reader = Reader(blocked=(21,))
     one = Beating(reader)
     with opened(reader):
         while one.taken.count(22) < 3:
             one.beat(20, 21, 22, seconds=0.4)
         assert reader.read_of.count(21) == 1
         assert one.taken.count(20) > one.taken.count(22)
+
+
+def test_four_that_block_their_reader_stop_nobody_elses_marks() -> None:
+    """Each costs its share of time and a thread."""
+    reader = Reader(blocked=(21, 22, 23, 24))
+    one = Beating(reader)
+    with opened(reader):
+        while one.taken.count(25) < 2:
+            one.beat(20, 21, 22, 23, 24, 25, seconds=0.4)
+        assert [reader.read_of.count(pid) for pid in (21, 22, 23, 24)] == [1, 1, 1, 1]
 
 
 @contextmanager

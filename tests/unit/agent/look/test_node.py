@@ -41,7 +41,7 @@ def test_machine_that_is_slow_loses_no_process(node: Node, monkeypatch: pytest.M
     turns = itertools.cycle((FIRST, FIRST, FIRST, SECOND))
     monkeypatch.setattr(node, "_find", listing_that(node, lambda: next(turns)))
     found = node.find(Deadline(1.0))
-    assert node._avoided == frozenset()
+    assert node.avoided() == ()
     assert (found.ranks, [each.reason for each in found.missing]) == ((), [Reason.TIMED_OUT])
     assert lists_late(found.missing) and "it is busy" in found.missing[0].detail
 
@@ -57,10 +57,10 @@ def test_machine_that_is_only_slow_is_waited_for(node: Node, monkeypatch: pytest
 
     monkeypatch.setattr(node, "_find", find_slowly)
     assert not lists_late(node.find(Deadline(20.0)).missing)
-    assert (node._avoided, node.abandoned) == (frozenset(), 0)
+    assert (node.avoided(), node.abandoned) == ((), 0)
 
 
 def test_process_that_blocks_its_reader_is_left_out(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node, "_find", listing_that(node, lambda: FIRST))
     node.find(Deadline(1.0))
-    assert node._avoided == {FIRST}
+    assert FIRST in node._blockers

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from cli.sources.incidents import REPEATED, History, repeated_nodes
+from cli.tables.incidents import history_table
 from collector.app import create_app, get_service
 from collector.files.diagnose_files import diagnose_directory
 from collector.settings import CollectorSettings
+from shared.answer.incidents import Incident
+from shared.answer.words import Cause, Kind
 from tests.build.processes.commands import unhang
 from tests.build.services.services import running
 from tests.unit.collector.keep.watched.test_incidents import draft
@@ -79,10 +83,32 @@ def test_wrong_calls_are_refused(arguments: list[str]) -> None:
 def test_node_that_was_culprit_four_times_is_named(collector: str) -> None:
     """First of all; one that was once is not."""
     told = asked("history", "--collector", collector)
-    assert told.startswith("node1 had culprits in 4 incidents in 30 days (rank_not_joined): check it")
+    assert told.startswith("node1 had culprits in 4 incidents in 30 days (rank_not_joined); nothing in their causes (")
     assert "node2 had" not in told and "Incidents" in told
     found = json.loads(asked("history", "--json", "--job", "other", "--collector", collector))
     assert (found["repeated"], len(found["incidents"])) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("causes", "said"),
+    [
+        ("user_code dataloader user_code exception", "nothing in their causes (user code, dataloader, exception)"),
+        ("unknown unknown unknown unknown", "nothing in their causes (unknown) points to its hardware"),
+        ("network gpu_fault network device_sync", "hardware can cause 4 of them (network, gpu fault, device sync)"),
+        ("network user_code user_code user_code", "hardware can cause 1 of them (user code, network): too few"),
+        ("network gil gpu_fault network filesystem", "hardware can cause 4 of them"),
+    ],
+)
+def test_cause_decides_whether_hardware_is_looked_at(causes: str, said: str) -> None:
+    """Four incidents of programs on one node say nothing of the node."""
+    incidents = [
+        Incident.model_construct(hosts=("node1",), kind=Kind.RANK_NOT_JOINED, cause=Cause(cause), state="resolved")
+        for cause in causes.split()
+    ]
+    (node,) = repeated_nodes(incidents)
+    told = history_table(History(days=30, repeated=(node,)))
+    assert said in told
+    assert ("check its hardware" in told) == (node.of_hardware >= REPEATED)
 
 
 def test_needs_a_collector() -> None:
