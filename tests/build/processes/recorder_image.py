@@ -148,9 +148,10 @@ class RecorderImage:
         end = ring + entry.size * len(operations)
         self.number(address + about.offset("enabled_"), 1, 1)
         self.put(address + about.offset("entries_"), struct.pack("<QQQ", ring, end, end))
+        appended = len(operations) if "reset_epoch_" in about.fields else 0  # older ones move it once the ring is full
         header = {
             "max_entries_": most,
-            "next_": len(operations) if next_one is None else next_one,
+            "next_": appended if next_one is None else next_one,
             "id_": len(operations) if next_id is None else next_id,
             "reset_epoch_": epoch,
         }
