@@ -1,8 +1,8 @@
 """The one object of a library that holds its flight record: where it is, how full, and whether it can be that at all.
 
 Source: torch/csrc/distributed/c10d/FlightRecorder.hpp. The entries are a vector that is used as a ring once it has
-`max_entries_` of them; `next_` is where the next one goes, `id_` its number, which `reset_epoch_` counts anew. Before 2.10,
-which brought `reset_epoch_`, `next_` stays 0 until the ring is full: entries are appended until then.
+`max_entries_` of them; `next_` is where the next one goes, `id_` its number, which `reset_epoch_` counts anew. Before
+2.10, which brought `reset_epoch_`, `next_` stays 0 until the ring is full: entries are appended until then.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,105 @@
+"""An environment under build/lab/ in which an official PyTorch for CUDA runs without a GPU.
+
+It holds the wheel as PyPI has it, without the libraries of NVIDIA that it requires, and stand-ins in their place.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from deploy.lab.standins import NotBuilt, build
+
+LAB = Path(__file__).resolve().parents[2] / "build" / "lab"
+NEWEST = "2.14.1"
+
+_BESIDE = ("filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy<2.4", "setuptools<81")
+"""What PyTorch imports, of no version in particular."""
+_ROOM = 4 << 30
+"""Bytes: the largest wheel and what it unpacks to."""
+
+# Requires-Dist: nvidia-nccl-cu12==2.27.5; platform_system == "Linux"
+_NCCL = re.compile(r"^Requires-Dist: nvidia-nccl-cu\d+ ?\(?==(\d+)\.(\d+)\.(\d+)", re.MULTILINE)
+# cuda: Optional[str] = '12.8'        cuda = '12.1'
+_CUDA = re.compile(r"^cuda\s*(?::[^=\n]*)?=\s*'(\d+)\.(\d+)'", re.MULTILINE)
+
+
+class NoLab(Exception):
+    """There can be no such environment here; the text says why."""
+
+
+class Environment(NamedTuple):
+    """Where one is."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def site(self) -> Path:
+        return next((self.folder / "lib").glob("python*/site-packages"))
+
+    @property
+    def libraries(self) -> Path:
+        return self.folder / "standins"
+
+    @property
+    def is_there(self) -> bool:
+        return (self.folder / "complete").is_file()
+
+    def variables(self, files: Path) -> dict[str, str]:
+        """Return what a job needs in its environment; `files` is a folder in which communicators meet."""
+        return {"LD_LIBRARY_PATH": str(self.libraries), "LAB_FOLDER": str(files)}
+
+
+def environment(version: str = NEWEST) -> Environment:
+    """Return where that of a version is, or would be."""
+    return Environment(LAB / version)
+
+
+def make(version: str, nccl: Path | None = None) -> Environment:
+    """Make the environment where it is not there, and its stand-ins anew. Raises NoLab."""
+    made = environment(version)
+    if not made.is_there:
+        _install(version, made)
+    metadata = next(made.site.glob("torch-*.dist-info/METADATA")).read_text()
+    cuda = _CUDA.search((made.site / "torch" / "version.py").read_text())
+    if cuda is None:
+        raise NoLab(f"the wheel of PyTorch {version} is one without CUDA")
+    wanted = _NCCL.search(metadata)
+    major, minor, patch = (int(number) for number in wanted.groups()) if wanted is not None else (2, 21, 5)
+    shutil.rmtree(made.libraries, ignore_errors=True)
+    try:
+        build(
+            made.site / "torch",
+            made.libraries,
+            cuda=1000 * int(cuda[1]) + 10 * int(cuda[2]),
+            nccl=10000 * major + 100 * minor + patch,
+            real_nccl=nccl,
+        )
+    except NotBuilt as error:
+        raise NoLab(str(error)) from error
+    return made
+
+
+def _install(version: str, made: Environment) -> None:
+    LAB.mkdir(parents=True, exist_ok=True)
+    if (free := shutil.disk_usage(LAB).free) < _ROOM:
+        raise NoLab(f"a PyTorch for CUDA needs {_ROOM >> 30} GiB in {LAB}, and {free / (1 << 30):.1f} GiB are free")
+    shutil.rmtree(made.folder, ignore_errors=True)
+    _run("venv", "--without-pip", str(made.folder))
+    install = ("--python", str(made.python), "install", "--quiet", "--no-compile", "--disable-pip-version-check")
+    _run("pip", *install, *_BESIDE)
+    _run("pip", *install, "--no-deps", "--find-links", str(LAB / "wheels"), f"torch==={version}")
+    (made.folder / "complete").touch()
+
+
+def _run(*module: str) -> None:
+    done = subprocess.run((sys.executable, "-m", *module), capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
+        raise NoLab(f"python -m {' '.join(module[-2:])} failed: {said[-1]}")

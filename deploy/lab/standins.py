@@ -1,0 +1,91 @@
+"""Builds stand-ins for the libraries of CUDA and NCCL that a PyTorch wants, into a folder for LD_LIBRARY_PATH.
+
+One library per soname, with the names that PyTorch's own libraries import from it, under the version node that they ask
+for. What no C source of `standins/` defines returns an error or, in libraries of mathematics, success and nothing else.
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_SOURCES = Path(__file__).parent / "standins"
+_WRITTEN = {"libcudart": "cudart.c", "libcuda": "cuda.c", "libnccl": "nccl.c"}
+"""What stands in for more than success."""
+_NOT_SUPPORTED = {"libcudart": 801, "libcuda": 801, "libnccl": 5}
+"""What the rest of their functions return; 0 in other libraries."""
+_PREFIXES = {
+    "libcudart": r"_*cuda",
+    "libcuda": r"cu[A-Z](?!File)",
+    "libcufile": r"cuFile",
+    "libnccl": r"p?nccl",
+    "libcurand": r"curand",
+    "libcusparseLt": r"cusparseLt",
+    "libnvshmem_host": r"nvshmem",
+}
+"""Whose a name is where PyTorch asks for no version node, or for one that is not called as the library is."""
+_FLAGS = tuple("-w -O1 -g -fno-builtin -fno-omit-frame-pointer -shared -fPIC -pthread".split())
+# 0x0000000000000001 (NEEDED)             Shared library: [libcudart.so.13]
+_NEEDED = re.compile(r"\(NEEDED\) .*\[(lib(?:cu|nv|nccl)\w*\.so\.\d+)\]")
+#                  U cudaMalloc@libcudart.so.13
+_WANTED = re.compile(r"^ +[Uw] (\w+)(?:@+([\w.+-]+))?$", re.MULTILINE)
+
+
+class NotBuilt(Exception):
+    """A stand-in could not be built; the text says why."""
+
+
+def build(torch: Path, folder: Path, *, cuda: int, nccl: int, real_nccl: Path | None = None) -> None:
+    """Write the libraries that those in `torch/lib` lack. `cuda`, `nccl`: the numbers of their versions."""
+    if shutil.which("cc") is None or shutil.which("readelf") is None:
+        raise NotBuilt("the lab needs a C compiler (cc) and binutils (readelf, nm), and there are none here")
+    folder.mkdir(parents=True, exist_ok=True)
+    libraries = sorted((torch / "lib").glob("lib*.so*"))
+    needed = sorted(set(_NEEDED.findall(_output("readelf", "--dynamic", "--wide", *map(str, libraries)))))
+    wanted = set(_WANTED.findall(_output("nm", "--dynamic", "--undefined-only", *map(str, libraries))))
+    # Those with a source first: NCCL's is linked to the runtime's.
+    for soname in sorted(needed, key=lambda name: (_stem(name) not in _WRITTEN, name)):
+        if _stem(soname) == "libnccl" and real_nccl is not None:
+            (folder / soname).unlink(missing_ok=True)
+            (folder / soname).symlink_to(real_nccl.resolve())
+        else:
+            _build(folder, soname, dict(_names_of(soname, wanted)), (f"-DLAB_CUDA={cuda}", f"-DLAB_NCCL={nccl}"))
+
+
+def _names_of(soname: str, wanted: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the names that PyTorch imports from a library, and each with its version node, "" without."""
+    prefix = re.compile(_PREFIXES.get(_stem(soname), r"(?!)"))
+    for name, node in wanted:
+        if node == soname or (".so." not in node and prefix.match(name)):
+            yield name, node
+
+
+def _build(folder: Path, soname: str, names: dict[str, str], defines: Iterable[str]) -> None:
+    stem = _stem(soname)
+    rest = folder / f"{stem}.rest.c"
+    result = _NOT_SUPPORTED.get(stem, 0)
+    rest.write_text("".join(f"__attribute__((weak)) long {name}(void) {{ return {result}; }}\n" for name in names))
+    sources = [str(rest)] + ([str(_SOURCES / _WRITTEN[stem])] if stem in _WRITTEN else [])
+    flags = [*_FLAGS, f"-Wl,-soname,{soname}"]
+    nodes = sorted({node for node in names.values() if node})
+    if nodes:
+        script = folder / f"{stem}.map"
+        script.write_text("".join(f"{node} {{ global: *; }};\n" for node in nodes))
+        flags.append(f"-Wl,--version-script={script}")
+    if stem == "libnccl":
+        sources += [str(library) for library in folder.glob("libcudart.so.*")]
+    target = folder / soname
+    done = subprocess.run(
+        ("cc", *flags, *defines, "-o", str(target), *sources), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise NotBuilt(f"cc could not build {soname}: {done.stderr.strip()[:2000]}")
+
+
+def _stem(soname: str) -> str:
+    return soname.partition(".")[0]
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
