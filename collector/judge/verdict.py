@@ -129,10 +129,10 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     roster = account_for_ranks(snapshots, expected)  # 1
     nodes = node_facts(snapshots, roster)
     roster = with_endings(roster, nodes)
-    motion = motion_of(roster)  # 2
     groups = line_up(roster)  # 3
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     activities = spread_native(activities_of(roster.present()), roster.ranks)  # 8
+    motion = motion_of(roster, activities)  # 2
     edges = find_edges(groups, roster, traces, activities)  # 5
     return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster))
 

@@ -17,7 +17,8 @@ from tests.system.live.jobs import JobFailed
 from tests.system.live.truths import Truth
 
 _COLUMNS = "{:34} {:26} {:9} {:22} {:14} {:9} {:10} {:>6}  {}"
-_SETTLES_SECONDS = 2.0
+_SETTLES_SECONDS = 8.0
+"""After the word that a rank is about to reach its last place: nothing tells when it has, for it spins there."""
 
 
 def main(arguments: Sequence[str]) -> int:
