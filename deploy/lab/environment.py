@@ -3,7 +3,6 @@
 It holds the wheel as PyPI has it, without the libraries of NVIDIA that it requires, and stand-ins in their place.
 """
 
-import re
 import shutil
 import subprocess
 import sys
@@ -19,11 +18,6 @@ _BESIDE = ("filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fssp
 """What PyTorch imports, of no version in particular."""
 _ROOM = 4 << 30
 """Bytes: the largest wheel and what it unpacks to."""
-
-# Requires-Dist: nvidia-nccl-cu12==2.27.5; platform_system == "Linux"
-_NCCL = re.compile(r"^Requires-Dist: nvidia-nccl-cu\d+ ?\(?==(\d+)\.(\d+)\.(\d+)", re.MULTILINE)
-# cuda: Optional[str] = '12.8'        cuda = '12.1'
-_CUDA = re.compile(r"^cuda\s*(?::[^=\n]*)?=\s*'(\d+)\.(\d+)'", re.MULTILINE)
 
 
 class NoLab(Exception):
@@ -66,21 +60,9 @@ def make(version: str, nccl: Path | None = None) -> Environment:
     made = environment(version)
     if not made.is_there:
         _install(version, made)
-    metadata = next(made.site.glob("torch-*.dist-info/METADATA")).read_text()
-    cuda = _CUDA.search((made.site / "torch" / "version.py").read_text())
-    if cuda is None:
-        raise NoLab(f"the wheel of PyTorch {version} is one without CUDA")
-    wanted = _NCCL.search(metadata)
-    major, minor, patch = (int(number) for number in wanted.groups()) if wanted is not None else (2, 21, 5)
     shutil.rmtree(made.libraries, ignore_errors=True)
     try:
-        build(
-            made.site / "torch",
-            made.libraries,
-            cuda=1000 * int(cuda[1]) + 10 * int(cuda[2]),
-            nccl=10000 * major + 100 * minor + patch,
-            real_nccl=nccl,
-        )
+        build(made.site, made.libraries, real_nccl=nccl)
     except NotBuilt as error:
         raise NoLab(str(error)) from error
     return made

@@ -25,6 +25,12 @@ _PREFIXES = {
     "libnvshmem_host": r"nvshmem",
 }
 """Whose a name is where PyTorch asks for no version node, or for one that is not called as the library is."""
+# Requires-Dist: nvidia-nccl-cu12==2.27.5; platform_system == "Linux"
+# Requires-Dist: nvidia-nccl-cu12 (==2.20.5) ; platform_system == "Linux" and platform_machine == "x86_64"
+_NCCL = re.compile(r"^Requires-Dist: nvidia-nccl-cu\d+ ?\(?==(\d+)\.(\d+)\.(\d+)", re.MULTILINE)
+_OLDEST_NCCL = (2, 20, 5)
+# cuda: Optional[str] = '12.8'        cuda = '12.1'
+_CUDA = re.compile(r"^cuda\s*(?::[^=\n]*)?=\s*'(\d+)\.(\d+)'", re.MULTILINE)
 _FLAGS = tuple("-w -O1 -g -fno-builtin -fno-omit-frame-pointer -shared -fPIC -pthread".split())
 # 0x0000000000000001 (NEEDED)             Shared library: [libcudart.so.13]
 _NEEDED = re.compile(r"\(NEEDED\) .*\[(lib(?:cu|nv|nccl)\w*\.so\.\d+)\]")
@@ -36,12 +42,13 @@ class NotBuilt(Exception):
     """A stand-in could not be built; the text says why."""
 
 
-def build(torch: Path, folder: Path, *, cuda: int, nccl: int, real_nccl: Path | None = None) -> None:
-    """Write the libraries that those in `torch/lib` lack. `cuda`, `nccl`: the numbers of their versions."""
+def build(site: Path, folder: Path, *, real_nccl: Path | None = None) -> None:
+    """Write the libraries that those of the PyTorch in `site` lack. Raises NotBuilt."""
     if shutil.which("cc") is None or shutil.which("readelf") is None:
         raise NotBuilt("the lab needs a C compiler (cc) and binutils (readelf, nm), and there are none here")
     folder.mkdir(parents=True, exist_ok=True)
-    libraries = sorted((torch / "lib").glob("lib*.so*"))
+    libraries = sorted((site / "torch" / "lib").glob("lib*.so*"))
+    versions = _versions(site)
     needed = sorted(set(_NEEDED.findall(_output("readelf", "--dynamic", "--wide", *map(str, libraries)))))
     wanted = set(_WANTED.findall(_output("nm", "--dynamic", "--undefined-only", *map(str, libraries))))
     # Those with a source first: NCCL's is linked to the runtime's.
@@ -50,7 +57,18 @@ def build(torch: Path, folder: Path, *, cuda: int, nccl: int, real_nccl: Path | 
             (folder / soname).unlink(missing_ok=True)
             (folder / soname).symlink_to(real_nccl.resolve())
         else:
-            _build(folder, soname, dict(_names_of(soname, wanted)), (f"-DLAB_CUDA={cuda}", f"-DLAB_NCCL={nccl}"))
+            _build(folder, soname, dict(_names_of(soname, wanted)), versions)
+
+
+def _versions(site: Path) -> tuple[str, str]:
+    """Return how the compiler is told which versions of CUDA and NCCL a PyTorch expects, as they number them."""
+    cuda = _CUDA.search((site / "torch" / "version.py").read_text())
+    if cuda is None:
+        raise NotBuilt("the wheel of PyTorch is one without CUDA")
+    nccl = _NCCL.search(next(site.glob("torch-*.dist-info/METADATA")).read_text())
+    major, minor, patch = (int(number) for number in nccl.groups()) if nccl is not None else _OLDEST_NCCL
+    numbers = 1000 * int(cuda[1]) + 10 * int(cuda[2]), 10000 * major + 100 * minor + patch
+    return f"-DLAB_CUDA={numbers[0]}", f"-DLAB_NCCL={numbers[1]}"
 
 
 def _names_of(soname: str, wanted: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:

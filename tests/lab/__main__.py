@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,12 +23,15 @@ _SETTLES_SECONDS = 8.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what the arguments say; 0 where every answer was right."""
+    """Run what the arguments say, in a container where that is possible; 0 where every answer was right."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description="Hangs on nccl, without a GPU.")
     parser.add_argument("scenarios", nargs="*", help="part of a name; all without any")
     parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
     parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")
     chosen = parser.parse_args(arguments)
+    if os.geteuid() == 0 and os.getpid() != 1:  # others' jobs on this machine are none of it
+        contained = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-m", "tests.lab")
+        return subprocess.call((*contained, *arguments))
     wrong = 0
     for version in chosen.versions or [NEWEST]:
         try:
