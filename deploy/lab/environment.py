@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from deploy.lab.standins import NotBuilt, build
+from deploy.lab.standins import NotBuilt, build, digest
 
 LAB = Path(__file__).resolve().parents[2] / "build" / "lab"
 NEWEST = "2.14.1"
@@ -28,6 +29,8 @@ class Environment(NamedTuple):
     """Where one is."""
 
     folder: Path
+    libraries: Path
+    """The stand-ins, where they have been built."""
 
     @property
     def python(self) -> Path:
@@ -38,33 +41,32 @@ class Environment(NamedTuple):
         return next((self.folder / "lib").glob("python*/site-packages"))
 
     @property
-    def libraries(self) -> Path:
-        return self.folder / "standins"
-
-    @property
     def is_there(self) -> bool:
-        return (self.folder / "complete").is_file()
+        return (self.folder / "complete").is_file() and self.libraries.is_dir()
 
     def variables(self, files: Path) -> dict[str, str]:
         """Return what a job needs in its environment; `files` is a folder in which communicators meet."""
         return {"LD_LIBRARY_PATH": str(self.libraries), "LAB_FOLDER": str(files)}
 
 
-def environment(version: str = NEWEST) -> Environment:
-    """Return where that of a version is, or would be."""
-    return Environment(LAB / version)
+def environment(version: str = NEWEST, nccl: Path | None = None) -> Environment:
+    """Return where that of a version is, or would be; `nccl`: with this library in the place of the stand-in."""
+    folder = LAB / version
+    return Environment(folder, folder / f"standins-{digest(nccl)}")
 
 
 def make(version: str, nccl: Path | None = None) -> Environment:
-    """Make the environment where it is not there, and its stand-ins anew. Raises NoLab."""
-    made = environment(version)
-    if not made.is_there:
+    """Make the environment where it is not there, and its stand-ins where their sources are new. Raises NoLab."""
+    made = environment(version, nccl)
+    if not (made.folder / "complete").is_file():
         _install(version, made)
-    shutil.rmtree(made.libraries, ignore_errors=True)
-    try:
-        build(made.site, made.libraries, real_nccl=nccl)
-    except NotBuilt as error:
-        raise NoLab(str(error)) from error
+    if not made.libraries.is_dir():
+        with TemporaryDirectory(dir=made.folder) as folder:  # others may run with them as soon as they are there
+            try:
+                build(made.site, Path(folder) / "built", real_nccl=nccl)
+            except NotBuilt as error:
+                raise NoLab(str(error)) from error
+            (Path(folder) / "built").replace(made.libraries)
     return made
 
 

@@ -4,6 +4,7 @@ One library per soname, with the names that PyTorch's own libraries import from 
 for. What no C source of `standins/` defines returns an error or, in libraries of mathematics, success and nothing else.
 """
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -40,6 +41,14 @@ _WANTED = re.compile(r"^ +[Uw] (\w+)(?:@+([\w.+-]+))?$", re.MULTILINE)
 
 class NotBuilt(Exception):
     """A stand-in could not be built; the text says why."""
+
+
+def digest(real_nccl: Path | None) -> str:
+    """Return what changes when the stand-ins do."""
+    found = hashlib.sha256(str(real_nccl and real_nccl.resolve()).encode())
+    for source in (Path(__file__), *sorted(_SOURCES.iterdir())):
+        found.update(source.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def build(site: Path, folder: Path, *, real_nccl: Path | None = None) -> None:
