@@ -1,5 +1,5 @@
-# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, HEALTHY, ZIPAPP_FOR and VERSIONS
-# are taken from the command line.
+# `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, HEALTHY, ZIPAPP_FOR, VERSIONS,
+# SCENARIOS and NCCL are taken from the command line.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -24,7 +24,7 @@ QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/ag
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick repeat frameworks preflight zoo healthy check lint format types bench \
+.PHONY: help install demo test test-quick repeat frameworks preflight zoo healthy lab check lint format types bench \
 	wheel openapi zipapp constraints layouts clean
 
 help: ## say what there is
@@ -63,6 +63,9 @@ zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a 
 
 healthy: $(INSTALLED) ## jobs that are well, each looked at five times, as a table; HEALTHY='--fast backs_off' for fewer; hours
 	$(BIN)/python -m tests.system.live.healthy $(HEALTHY)
+
+lab: $(INSTALLED) ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., NCCL=FILE; gigabytes
+	@$(BIN)/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
 

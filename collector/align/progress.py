@@ -1,9 +1,9 @@
 """Step 2 of the verdict: did anything move?
 
 A rank has *advanced* when its recorder shows new or newly finished operations between two looks. It is *busy*
-when it did not advance but its stack changed or it used CPU time, and *frozen* when neither. Whether a pause is
-a hang is judged by the job's own rhythm: the stall since the last operation of any rank against the longest
-usual gap between operations.
+when it did not advance but its stack changed or it used CPU time, and *frozen* when neither; what a wait burns
+(polls.py) is no sign. Whether a pause is a hang is judged by the job's own rhythm: the stall since the last operation
+of any rank against the longest usual gap between operations.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,9 @@ from enum import StrEnum
 from itertools import pairwise
 from operator import sub
 
+from collector.align.polls import polling
 from collector.align.roster import RankView, Roster
+from collector.align.stacks.activity import Activity
 from collector.align.stacks.lock_files import polls_database, polls_lock_file
 from collector.align.thresholds import (
     BUSY_BYTES,
@@ -87,8 +89,11 @@ class JobMotion:
         return 0.0 if at_once else max(FROZEN_SECONDS, FROZEN_GAPS * usual)
 
 
-def motion_of(roster: Roster) -> JobMotion:
-    """Compare each rank's first look with its last, and the job's stall with its rhythm."""
+def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
+    """Compare each rank's first look with its last, and the job's stall with its rhythm.
+
+    `activities`: what each rank is doing, by all of its looks.
+    """
     launched = roster.ras.advanced if roster.ras is not None else frozenset()
     present = roster.present()
     again = [view for view in present if len(view.looks) > 1]
@@ -98,7 +103,11 @@ def motion_of(roster: Roster) -> JobMotion:
     gaps = [gap for gap in (_usual_gap(view.trace) for view in telling if view.trace is not None) if gap is not None]
     return JobMotion(
         by_rank={
-            v.rank: Motion.ADVANCED if v.rank in launched else _rank_motion(v) if roster.live else Motion.UNKNOWN
+            v.rank: Motion.ADVANCED
+            if v.rank in launched
+            else _rank_motion(v, activities.get(v.rank))
+            if roster.live
+            else Motion.UNKNOWN
             for v in present
         },
         between_files=frozenset(v.rank for v in again if not roster.live and _moved_at_last(v)),
@@ -110,7 +119,7 @@ def motion_of(roster: Roster) -> JobMotion:
             for view in present
             if view.looks and view.looks[0].idle_for_seconds is not None
         },
-        woken=frozenset(view.rank for view in again if _woke(view)),
+        woken=frozenset(view.rank for view in again if _woke(view, activities.get(view.rank))),
         still_seconds={view.rank: _still_seconds(view) for view in again},
         carrying=frozenset(view.rank for view in again if any(_moved_bytes(*beats) for beats in _beats_of(view))),
     )
@@ -121,13 +130,14 @@ def _seconds_between(view: RankView) -> float:
     return (max(times) - min(times)) / 1e9 if times else 0.0
 
 
-def _rank_motion(view: RankView) -> Motion:
+def _rank_motion(view: RankView, activity: Activity | None) -> Motion:
     if len(view.looks) < 2:
         return _watched_motion(view)
     marks = [marks for marks in map(_progress, view.looks) if marks is not None]
     if any(a != b for a, b in pairwise(marks)):
         return Motion.ADVANCED
-    signs = [sign for a, b in pairwise(view.looks) for sign in (_stack_changed(view, a, b), _worked(view, a, b))]
+    pairs = tuple(pairwise(view.looks))
+    signs = [sign for a, b in pairs for sign in (_stack_changed(view, a, b), _worked(view, activity, a, b))]
     if True in signs:
         return Motion.FROZEN if _only_polls(view) else Motion.BUSY
     return Motion.FROZEN if False in signs else Motion.UNKNOWN
@@ -173,7 +183,7 @@ def ran_python(view: RankView) -> bool:
     return any(_stack_changed(view, a, b) for a, b in pairwise(view.looks))
 
 
-def _worked(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
+def _worked(view: RankView, activity: Activity | None, a: RankSnapshot, b: RankSnapshot) -> bool | None:
     """Did the rank or one of its children work between two looks?"""
     later = {child.process.pid: child.process for child in b.children}
     children = (
@@ -182,7 +192,9 @@ def _worked(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
         for sign in (_at_work, _main_switched)
         if child.process.pid in later
     )
-    return _any_known((_at_work(beats_between(a.process, b.process)), _switched(view, a, b), *children))
+    burns = polling(view, activity, a, b).cpu
+    own = _at_work(beats_between(a.process, b.process), burns=burns)
+    return _any_known((own, _switched(view, activity, a, b), *children))
 
 
 def _only_polls(view: RankView) -> bool:
@@ -191,8 +203,8 @@ def _only_polls(view: RankView) -> bool:
     return polls and not any(_at_work(beats) for beats in _beats_of(view))
 
 
-def _woke(view: RankView) -> bool:
-    moved = any(_stack_changed(view, a, b) or _switched(view, a, b) for a, b in pairwise(view.looks))
+def _woke(view: RankView, activity: Activity | None) -> bool:
+    moved = any(_stack_changed(view, a, b) or _switched(view, activity, a, b) for a, b in pairwise(view.looks))
     return moved and not _only_polls(view)
 
 
@@ -252,13 +264,14 @@ def _beats_of(view: RankView) -> list[_Beats]:
     return [beats for beats in found if beats is not None]
 
 
-def _at_work(beats: _Beats | None) -> bool | None:
-    """Did a process work between two beats?"""
-    return None if beats is None else _used_cpu(*beats) or _moved_bytes(*beats)
+def _at_work(beats: _Beats | None, *, burns: bool = False) -> bool | None:
+    """Did a process work between two beats? `burns`: its own CPU time is that of a wait."""
+    return None if beats is None else _used_cpu(*beats, burns=burns) or _moved_bytes(*beats)
 
 
-def _used_cpu(first: Beat, second: Beat) -> bool:
-    used = second.cpu_seconds - first.cpu_seconds  # of all threads: a main thread may wait for one that works
+def _used_cpu(first: Beat, second: Beat, *, burns: bool) -> bool:
+    # Of all threads: a main thread may wait for one that works.
+    used = 0.0 if burns else second.cpu_seconds - first.cpu_seconds
     if first.children_cpu_seconds is not None and second.children_cpu_seconds is not None:
         used = max(used, second.children_cpu_seconds - first.children_cpu_seconds)  # or for what it has started
     return used > max(LEAST_CPU_SECONDS, BUSY_CPU_SHARE * (second.at_ns - first.at_ns) / 1e9)
@@ -270,8 +283,10 @@ def _moved_bytes(first: Beat, second: Beat) -> bool:
     return second.io_bytes - first.io_bytes > BUSY_BYTES
 
 
-def _switched(view: RankView, a: RankSnapshot, b: RankSnapshot) -> bool | None:
-    """Did the thread that stands for a rank wake between two looks?"""
+def _switched(view: RankView, activity: Activity | None, a: RankSnapshot, b: RankSnapshot) -> bool | None:
+    """Did the thread that stands for a rank wake between two looks, and not only to ask whether its wait is over?"""
+    if polling(view, activity, a, b).wakes:
+        return False
     if view.apart is None:
         return None if view.idles else _main_switched(beats_between(a.process, b.process))
     threads = _threads(view, a, b)

@@ -6,11 +6,11 @@ rightly wait for a partner who is the one that strayed. Operations with a root o
 and are never held against anyone. Where a rank's stack is not known, the odd one among the rest is not, either.
 """
 
-import re
 from collections import defaultdict
 from dataclasses import replace
 
 from collector.align.observations import Observations
+from collector.align.polls import has_device
 from collector.align.progress import Motion
 from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
@@ -25,13 +25,9 @@ from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
-from shared.wire.snapshot import Fds
 
 _SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")
 _LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
-
-_ACCELERATOR = re.compile(r"^/dev/(nvidia\d|kfd|dri/render|accel|davinci\d|habana)")
-"""/dev/nvidia0, /dev/kfd, /dev/dri/renderD128, /dev/accel/accel0, /dev/davinci0."""
 
 
 def no_record(observations: Observations) -> str:
@@ -74,9 +70,8 @@ def may_be_slow(fault: Fault, observations: Observations) -> bool:
     if observations.traces or fault.kind not in (Kind.STUCK_TOGETHER, Kind.COLLECTIVE_MISMATCH):
         return False
     looks = [look for view in observations.roster.present() for look in view.looks[-1:]]
-    on_device = any(isinstance(look.fds, Fds) and any(map(_ACCELERATOR.match, look.fds.devices)) for look in looks)
     return (
-        on_device
+        any(map(has_device, looks))
         or bool(observations.motion.carrying)
         or any(observations.doing(rank) is Doing.DEVICE for rank in fault.victims)
     )

@@ -160,11 +160,11 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     roster = account_for_ranks(snapshots, expected)  # 1
     nodes = node_facts(snapshots, roster)
     roster = with_endings(roster, nodes)
-    motion = motion_of(roster)  # 2
     groups = line_up(roster)  # 3
     recorded = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     traces = ByRank(recorded, lambda _: Trace())
     activities = ByRank(spread_native(activities_of(roster.present()), roster.ranks), lambda _: NOT_SEEN)  # 8
+    motion = motion_of(roster, activities)  # 2
     edges = find_edges(groups, roster, traces, activities)  # 5
     learnt = expected.usual_pause_seconds
     return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster), learnt)

@@ -15,6 +15,7 @@ from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.align.job_owner import one_users
 from collector.align.observations import Observations
+from collector.align.polls import may_poll
 from collector.align.progress import JobMotion, Motion, motion_of
 from collector.align.roster import Presence, Roster
 from collector.align.stacks.activity import Activity
@@ -144,7 +145,8 @@ def pids_to_look_deeper(snapshots: Sequence[NodeSnapshot], expected: Expected) -
     Of many stacks those that fewest ranks have come first: the odd ones are the suspects.
     """
     roster = account_for_ranks(*one_users(snapshots, expected)[:2])
-    return _worth_native_frames(roster, motion_of(roster), activities_of(roster.present()))
+    activities = activities_of(roster.present())
+    return _worth_native_frames(roster, motion_of(roster, activities), activities)
 
 
 def _worth_native_frames(roster: Roster, motion: JobMotion, activities: Mapping[int, Activity]) -> tuple[Process, ...]:
@@ -157,10 +159,10 @@ def _worth_native_frames(roster: Roster, motion: JobMotion, activities: Mapping[
         if pid is None or view.presence is not Presence.RUNNING or view.apart is not None:
             continue  # of another thread than the main one nothing native is read
         activity = activities[view.rank]
-        may_poll = may_poll_for_lock(view, activity)
-        if view.rank in motion.woken and not may_poll:
+        polls = may_poll_for_lock(view, activity) or may_poll(view, activity)
+        if view.rank in motion.woken and not polls:
             continue
-        if may_poll or activity.in_c or activity.doing is Doing.WORK or view.native_stacks is not None:
+        if polls or activity.in_c or activity.doing is Doing.WORK or view.native_stacks is not None:
             alike.setdefault(activity.frames, []).append((view.host, pid))
         if view.native_stacks is not None:
             known.add(activity.frames)

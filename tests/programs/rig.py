@@ -26,6 +26,9 @@ LIFETIME_SECONDS = int(os.environ.get("UNHANG_TEST_LIFETIME", "900"))
 OPERATIONS_TIME_OUT = timedelta(seconds=int(os.environ.get("UNHANG_TEST_TIMEOUT", "1800")))
 """How long an operation may take; as long as by default, unless a test is about that."""
 
+BACKEND = os.environ.get("UNHANG_TEST_BACKEND", "gloo")
+"""`nccl` where the programs run on GPUs, or on stand-ins for them (tests/lab)."""
+
 NEVER = 1e9
 """Seconds until what never happens."""
 
@@ -56,7 +59,10 @@ def start() -> Place:
     """Join the world and make the tensor pairs `tp0`, `tp1`, ... of neighbouring ranks."""
     signal.alarm(LIFETIME_SECONDS)
     rank, world_size = launched_as()
-    dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=OPERATIONS_TIME_OUT)
+    if BACKEND == "nccl":
+        torch.cuda.set_device(rank)
+        torch.set_default_device(f"cuda:{rank}")
+    dist.init_process_group(BACKEND, rank=rank, world_size=world_size, timeout=OPERATIONS_TIME_OUT)
     pairs = [dist.new_group([first, first + 1], group_desc=f"tp{first // 2}") for first in range(0, world_size - 1, 2)]
     return Place(rank, world_size, pairs[rank // 2])
 
@@ -87,18 +93,26 @@ def call_the_faulty(call: Callable[[], object]) -> None:
     rpc.shutdown()
 
 
+def end_step() -> None:
+    """Wait until the device has done the step, as whoever prints a loss does; without one nothing is left to do."""
+    if BACKEND == "nccl":
+        torch.cuda.synchronize()
+
+
 def steps(place: Place) -> Iterator[bool]:
     """Yield once a step: is it the faulty one? Of that the test is told as it begins."""
     for step in range(100):
         if step == FAULTY_STEP:
             say_ready(f"rank {place.rank}")
         yield step == FAULTY_STEP
+        end_step()
 
 
 def endless_steps(place: Place) -> Iterator[int]:
     """Yield the number of each step, without end; some steps later the test is told that all goes well."""
     for step in itertools.count(1):
         yield step
+        end_step()
         if step == FAULTY_STEP:
             say_ready(f"rank {place.rank}")
 
@@ -116,6 +130,7 @@ def train(place: Place, go_astray: Callable[[], object], *, astray: bool | None 
             if place.is_faulty if astray is None else astray:
                 go_astray()
         dist.all_reduce(gradients)
+        end_step()
 
 
 def train_world(place: Place, at_fault: Callable[[], object]) -> None:
@@ -126,6 +141,7 @@ def train_world(place: Place, at_fault: Callable[[], object]) -> None:
         if step == FAULTY_STEP:
             say_ready(f"rank {place.rank}")
             at_fault()
+        end_step()
 
 
 def train_large(place: Place, *, mebibytes: int, faulty_mebibytes: int) -> None:

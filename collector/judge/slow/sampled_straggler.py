@@ -8,6 +8,7 @@ looks the same, such as a validation on rank 0: only who is seen to be let go an
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from collector.align.polls import polling
 from collector.align.progress import beats_between
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, activity_of
@@ -51,11 +52,12 @@ def _waiting_share(view: RankView) -> float:
 
 
 def _wakes(view: RankView) -> int:
-    return sum(_woke(a, b) for a, b in pairwise(view.looks))
+    seen = activity_of(view)
+    return sum(_woke(a, b) and not polling(view, seen, a, b).wakes for a, b in pairwise(view.looks))
 
 
 def _woke(a: RankSnapshot, b: RankSnapshot) -> bool:
-    """Did the main thread run between two looks? A thread that waits for other ranks does not, until they come."""
+    """Did the main thread run between two looks? One that waits for others does so when they come, or to poll."""
     first, second = beats_between(a.process, b.process) or (None, None)
     if first is None or second is None or first.main_switches is None or second.main_switches is None:
         return False

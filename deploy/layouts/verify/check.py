@@ -1,8 +1,8 @@
 """Checks a row of the table against its PyTorch: two ranks hang in a job, and what their memory holds by the table
 alone must be what PyTorch tells of itself.
 
-A wheel for CUDA runs on a stand-in for CUDA (`stand_in.py`), so that the code that issues, records and watches
-collectives is PyTorch's own. What was compared is returned, to be written into the table.
+A wheel for CUDA runs on stand-ins for CUDA (`deploy/lab`), so that what issues, records and watches collectives is
+PyTorch's own code. What was compared is returned, to be written into the table.
 """
 
 import base64
@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 from threading import Timer
 from typing import Any
 
+from deploy.lab.standins import build
 from deploy.layouts.libraries import Symbol, symbols
 from deploy.layouts.probe import Structure
-from deploy.layouts.verify import stand_in
 from deploy.layouts.verify.read_back import Memory, Reader, read_groups, read_recorder, read_tracebacks
 from deploy.layouts.wheels import Installed
 
@@ -61,8 +61,8 @@ def _job(installed: Installed, folder: Path) -> Iterator[list[subprocess.Popen[b
     names |= {"GLOO_SOCKET_IFNAME": "lo", "TORCH_NCCL_TRACE_BUFFER_SIZE": "32", "PYTHONPATH": str(installed.site)}
     names["TORCH_CPP_LOG_LEVEL"] = "ERROR"
     if installed.cuda is not None:
-        names["STAND_IN"] = str(stand_in.build(installed.torch, folder))
-        names["LD_LIBRARY_PATH"] = str(folder)
+        build(installed.site, folder)
+        names |= {"LD_LIBRARY_PATH": str(folder), "LAB_FOLDER": str(folder)}
     ranks = [_rank({**os.environ, **names, "RANK": str(rank)}) for rank in range(_RANKS)]
     try:
         yield ranks

@@ -79,11 +79,13 @@ class RecorderImage:
         self.put(begin, content)
         self.put(address, struct.pack("<QQQ", begin, begin + len(content), begin + max(len(content), room)))
 
-    def few(self, address: int, numbers: Sequence[int], inline: int) -> None:
-        """Write a c10::SmallVector of numbers."""
-        begin = address + 16 if len(numbers) <= inline else self.allocate(8 * len(numbers))
-        self.put(address, struct.pack("<QII", begin, len(numbers), max(len(numbers), inline)))
-        self.put(begin, struct.pack(f"<{len(numbers)}q", *numbers))
+    def few(self, address: int, field: str, numbers: Sequence[int], inline: int) -> None:
+        """Write a c10::SmallVector of numbers, which is a field of an entry."""
+        about = self.layout["entry"].fields[field]
+        at = address + about.offset
+        begin = at + 16 if len(numbers) <= inline else self.allocate(about.item * len(numbers))
+        self.put(at, struct.pack("<QII", begin, len(numbers), max(len(numbers), inline)))
+        self.put(begin, struct.pack(f"<{len(numbers)}{'q' if about.item == 8 else 'i'}", *numbers))
 
     def map(self, address: int, size: int, count: int) -> list[int]:
         """Write a std::map as a list of nodes; return where their values of `size` bytes go."""
@@ -118,9 +120,9 @@ class RecorderImage:
         self.string(address + about.offset("profiling_name_"), operation.name)
         types = bytes([6] * len(operation.sizes))
         for name in ("input", "output"):
-            self.few(address + about.offset(f"{name}_dims_"), [len(shape) for shape in operation.sizes], 4)
+            self.few(address, f"{name}_dims_", [len(shape) for shape in operation.sizes], 4)
             self.vector(address + about.offset(f"{name}_dtypes_"), types)
-        self.few(address + about.offset("sizes_"), sizes + sizes, 8)
+        self.few(address, "sizes_", sizes + sizes, 8)
         if operation.stack:
             self._traceback(address + about.offset("traceback_"), operation.stack)
 
@@ -148,9 +150,10 @@ class RecorderImage:
         end = ring + entry.size * len(operations)
         self.number(address + about.offset("enabled_"), 1, 1)
         self.put(address + about.offset("entries_"), struct.pack("<QQQ", ring, end, end))
+        appended = len(operations) if "reset_epoch_" in about.fields else 0  # older ones move it once the ring is full
         header = {
             "max_entries_": most,
-            "next_": len(operations) if next_one is None else next_one,
+            "next_": appended if next_one is None else next_one,
             "id_": len(operations) if next_id is None else next_id,
             "reset_epoch_": epoch,
         }

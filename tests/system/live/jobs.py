@@ -56,6 +56,7 @@ class Job:
         forked: bool = False,
         beside: int | None = None,
         recorded: bool = False,
+        python: str | None = None,
     ) -> None:
         """Prepare to run `program` of tests/programs; `directory` receives its output and must exist.
 
@@ -65,6 +66,8 @@ class Job:
         of one that has torch, which costs a fifth: see fork_server.py for what is lost by that. A kernel that
         cannot do it executes them. Otherwise its ranks are real interpreters, and torchrun alone, which starts them,
         is a fork unless there is a wrapper. `beside`: a process in whose namespaces forks run.
+        `python`: runs the job in the place of ours, with a PyTorch of its own; nothing is a fork then, and nobody waits
+        until the ranks are still, for on a device they spin.
         """
         self.truth = read_truth(program)
         self.mark = uuid.uuid4().hex
@@ -77,12 +80,14 @@ class Job:
         self._wrapper = wrapper
         assert not (forked and wrapper), "a fork is not what a wrapper starts"
         launch = launch or self.truth.get("launch", "torchrun")
-        self._forked = (forked or (launch == "torchrun" and not wrapper)) and can_show()
+        self._foreign = python is not None
+        self._forked = (forked or (launch == "torchrun" and not wrapper and python is None)) and can_show()
         self._forked_ranks = ranks if forked else 0
         self.beside = beside
         self._launched: list[subprocess.Popen[bytes] | Forked] = []
         absent = tuple(self.truth.get("absent", ()))
-        order = Order(PROGRAMS / f"{program}.py", ranks, name or f"{program}-{self.mark[:8]}", absent)
+        name = name or f"{Path(program).name}-{self.mark[:8]}"
+        order = Order(PROGRAMS / f"{program}.py", ranks, name, absent, python or sys.executable)
         self._expected_lines: int = self.truth.get("ready", ranks)
         self.plan: Plan = LAUNCHERS[launch](order)
         self._pipe_path = directory / f"ready-{self.mark[:8]}"
@@ -120,7 +125,7 @@ class Job:
             for number, command in enumerate(self.plan.commands):
                 self._launched.append(self._start(command, number))
             self._wait_until_ready(time.monotonic() + START_SECONDS)
-            if self.truth["kinds"]:
+            if self.truth["kinds"] and not self._foreign:
                 self._wait_until_still(time.monotonic() + START_SECONDS)
         except BaseException:
             self.end()

@@ -24,6 +24,7 @@ class Order:
     name: str
     absent: tuple[int, ...] = ()
     """Ranks that are expected and not started; without a launcher only."""
+    python: str = sys.executable
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Plan:
 def torchrun(order: Order) -> Plan:
     """One elastic agent, with the job's name as its run id."""
     arguments = (
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(order.ranks)),
+        *(order.python, "-m", "torch.distributed.run", "--nproc-per-node", str(order.ranks)),
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", f"{LOOPBACK}:0", "--rdzv-id", order.name),
         *("--local-addr", LOOPBACK, str(order.program)),
     )
@@ -86,7 +87,7 @@ def open_mpi(order: Order) -> Plan:
 def spawn(order: Order) -> Plan:
     """One process whose children set RANK themselves, after they have started."""
     meeting = _meeting_point()
-    arguments = (sys.executable, str(order.program), str(order.ranks))
+    arguments = (order.python, str(order.program), str(order.ranks))
     return Plan(_address(meeting), (Command(arguments, meeting),))
 
 
@@ -114,7 +115,7 @@ LAUNCHERS: Mapping[str, Callable[[Order], Plan]] = {
 
 def _each_rank(order: Order, variables: Callable[[int], Mapping[str, str]]) -> tuple[Command, ...]:
     present = (rank for rank in range(order.ranks) if rank not in order.absent)
-    return tuple(Command((sys.executable, str(order.program)), variables(rank)) for rank in present)
+    return tuple(Command((order.python, str(order.program)), variables(rank)) for rank in present)
 
 
 def _torch_variables(rank: int, ranks: int) -> dict[str, str]:

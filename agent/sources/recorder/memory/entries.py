@@ -92,6 +92,7 @@ class EntryReader:
         self._key = itemgetter(*(place[0] for place in _places(keys, " ".join(_KEYS))))
         self._scalars = itemgetter(*(place[0] for place in _places(places, _SCALARS)))
         self._texts, self._few, self._vectors = (_places(places, names) for names in (_TEXTS, _FEW, _VECTORS))
+        self._items = [layout["entry"].fields[name].item for name in _FEW.split()]
 
     def newest_first(self, header: RecorderHeader, most: int) -> Iterator[FoundEntry]:
         """Iterate over up to `most` entries, as far as their numbers follow each other (step 3)."""
@@ -149,7 +150,10 @@ class EntryReader:
         """Follow the pointers of an entry. Raises Unreadable, Gone, or Unavailable past a limit."""
         fields, objects = found.fields, self._objects
         group, description, name = self.names(found)
-        few = (objects.few_items(8, *fields[first:last]) for first, last in self._few)
+        few = (
+            _widened(objects.few_items(item, *fields[first:last]), item)
+            for (first, last), item in zip(self._few, self._items, strict=True)
+        )
         vectors = (objects.items(1, *fields[first:last]) for first, last in self._vectors)
         return CopiedEntry(found.plain, (group, description), name, Shapes(*few, *vectors))
 
@@ -181,6 +185,12 @@ def _runs(header: RecorderHeader, most: int, at_once: int) -> Iterator[tuple[int
 def _is_plausible(plain: Scalars) -> bool:
     flags = (plain.is_p2p, plain.has_duration, plain.has_started, plain.has_completed, plain.retired)
     return max(flags) <= 1 and plain.pg_id < 1 << 32 and plain.created_ns >= 0
+
+
+def _widened(numbers: bytes, item: int) -> bytes:
+    """Return numbers as eight bytes each: up to 2.5 counts of dimensions have four."""
+    count = len(numbers) // 4
+    return numbers if item == 8 else struct.pack(f"<{count}q", *struct.unpack(f"<{count}i", numbers))
 
 
 def _formats(layout: Layout) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The one object of a library that holds its flight record: where it is, how full, and whether it can be that at all.
 
 Source: torch/csrc/distributed/c10d/FlightRecorder.hpp. The entries are a vector that is used as a ring once it has
-`max_entries_` of them; `next_` is where the next one goes, `id_` its number, which `reset_epoch_` counts anew.
+`max_entries_` of them; `next_` is where the next one goes, `id_` its number, which `reset_epoch_` counts anew. Before
+2.10, which brought `reset_epoch_`, `next_` stays 0 until the ring is full: entries are appended until then.
 """
 
 from collections.abc import Mapping
@@ -89,11 +90,11 @@ def read_header(memory: ProcessMemory, address: int, layout: Layout) -> Recorder
         and rest == (limit - begin) % entry.size == 0
         and begin % 8 == 0
         and held <= most
-        and (next_one < most if held == most else next_one == held)
-        and (epoch > 0 or id_ >= held)
+        and (next_one < most if held == most else next_one == (held if "reset_epoch_" in about.fields else 0))
+        and (epoch > 0 or id_ == held or (id_ > held == most))
     )
     if not plausible:
-        raise Implausible(f"there is no flight recorder of PyTorch {layout.name} at {address:#x}")
+        raise Implausible(f"there is no flight recorder of PyTorch {' or '.join(layout.versions)} at {address:#x}")
     lock = about.offset("mutex_") + layout["mutex"].offset("lock")
     is_locked = data[lock : lock + 4] != bytes(4)
     return RecorderHeader(address, begin, held, most, next_one % held if held else 0, id_, epoch, is_locked)

@@ -7,6 +7,7 @@ import pytest
 from collector.align.progress import Motion, motion_of
 from collector.align.roster import Presence, RankView, Roster
 from collector.align.stacks.activity import activity_of
+from collector.align.stacks.rank_activities import activities_of
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.stacks.telling_threads import with_telling_threads
 from shared.missing import Missing, Reason
@@ -82,9 +83,8 @@ def told(*views: RankView) -> dict[int, tuple[Frame, ...]]:
 def motion(*views: RankView) -> dict[int, Motion]:
     """Return what moved."""
     ranks = with_telling_threads({view.rank: view for view in views})
-    return motion_of(
-        Roster(job="j", world_size=len(ranks), ranks=ranks, conflicts=(), live=True, last_look_ns=1)
-    ).by_rank
+    roster = Roster(job="j", world_size=len(ranks), ranks=ranks, conflicts=(), live=True, last_look_ns=1)
+    return motion_of(roster, activities_of(roster.present())).by_rank
 
 
 def test_the_loop_runs_in_a_thread() -> None:

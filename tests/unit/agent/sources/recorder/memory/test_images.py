@@ -237,7 +237,7 @@ def _ring(image: RecorderImage, address: int) -> int:
 def test_sizes_that_contradict_each_other() -> None:
     """Three tensors, and sizes of two: no record at all rather than a wrong one."""
     image, address = recorder()
-    image.few(_ring(image, address) + LATEST["entry"].offset("sizes_"), [1, 2, 3], 8)
+    image.few(_ring(image, address), "sizes_", [1, 2, 3], 8)
     with pytest.raises(Unavailable):
         read(image, address)
 

@@ -1,0 +1,99 @@
+"""What a thread burns counts for the place where it stands: in a wait it is no work, whoever burns it.
+
+CUDA's synchronisation spins on the processor by default. NCCL's main thread polls with `usleep(1)` while a communicator
+is made, and its proxies, which have no names of their own, spin over a network. So between two looks that show a rank's
+thread at one place, and that place is a wait:
+
+1. for the device, or for other ranks by NCCL: CPU time of no thread counts;
+2. for other ranks, and a look at that place found it in a short sleep or inside NCCL: nor does it count that it wakes.
+
+Gloo's own threads use CPU time when data is on its way, and for nothing else: theirs counts. In a backward pass threads
+of its own compute.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from collector.align.roster import RankView
+from collector.align.stacks.activity import Activity
+from collector.align.stacks.tables.row_types import Doing
+from shared.wire.snapshot import Fds, Process, RankSnapshot
+from shared.wire.stacks import Frame, Stacks
+
+_NCCL_THREAD = "pt_nccl_watchdg"
+_SHORT_SLEEPS = frozenset({"nanosleep", "clock_nanosleep"})
+_ACCELERATOR = re.compile(r"^/dev/(nvidia\d|kfd|dri/render|accel|davinci\d|habana)")
+"""/dev/nvidia0, /dev/kfd, /dev/dri/renderD128, /dev/accel/accel0, /dev/davinci0."""
+# ?? (libnccl.so.2.27.5)
+_NCCL = re.compile(r"(^|/)lib[nr]ccl\.so")
+# ncclCommInitRankConfig (libtorch_cuda.so), where NCCL is linked into it
+_JOINS = re.compile(r"^p?ncclComm(Init|Split|Shrink|Grow)")
+_BACKWARD = "_engine_run_backward"
+
+
+class Polling(NamedTuple):
+    """What of a rank's counters is no sign of work between two looks."""
+
+    cpu: bool = False
+    wakes: bool = False
+
+
+NOTHING = Polling()
+
+
+def polling(view: RankView, activity: Activity | None, a: RankSnapshot, b: RankSnapshot) -> Polling:
+    """Return what does not count. `activity` is what the rank is doing, by all of its looks."""
+    if activity is None or not (activity.waits_for_ranks or activity.doing is Doing.DEVICE):
+        return NOTHING
+    here = _python(activity.frames)
+    if not here or any(_place(view, look) != here for look in (a, b)):
+        return NOTHING
+    sleeps = activity.waits_for_ranks and view.apart is None and (_in_nccl(view) or _sleeps_at(here, view))
+    if here[-1].function == _BACKWARD:
+        return Polling(wakes=sleeps)
+    return Polling(cpu=activity.doing is Doing.DEVICE or sleeps or on_nccl(b), wakes=sleeps)
+
+
+def _python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    return tuple(frame for frame in frames if not frame.native)
+
+
+def _place(view: RankView, look: RankSnapshot) -> tuple[Frame, ...]:
+    if not isinstance(look.stacks, Stacks):
+        return ()
+    thread = view.thread_in(look.stacks)
+    return () if thread is None or thread.moves else _python(look.stacks.stack(thread))
+
+
+def may_poll(view: RankView, activity: Activity) -> bool:
+    """Has it stood at one place in every look, waiting for others by NCCL? Its native frames tell whether it polls."""
+    here = _python(activity.frames)
+    waits = activity.waits_for_ranks and bool(view.looks) and on_nccl(view.looks[-1])
+    return waits and all(_place(view, look) == here for look in view.looks)
+
+
+def _sleeps_at(here: tuple[Frame, ...], view: RankView) -> bool:
+    return any(_in_short_sleep(look) and _place(view, look) == here for look in view.looks)
+
+
+def _in_short_sleep(look: RankSnapshot) -> bool:
+    syscall = look.process.syscall if isinstance(look.process, Process) else None
+    return syscall is not None and syscall.name in _SHORT_SLEEPS
+
+
+def _in_nccl(view: RankView) -> bool:
+    native = view.native_stacks
+    frames = () if native is None or native.main is None else native.stack(native.main)
+    return any(_NCCL.search(frame.file) or _JOINS.search(frame.function) for frame in frames if frame.native)
+
+
+def on_nccl(look: RankSnapshot) -> bool:
+    """Has the rank process groups of NCCL's, or a device open?"""
+    process: Mapping[str, int] = look.process.group_threads if isinstance(look.process, Process) else {}
+    return _NCCL_THREAD in process or has_device(look)
+
+
+def has_device(look: RankSnapshot) -> bool:
+    """Has the rank an accelerator's device file open?"""
+    return isinstance(look.fds, Fds) and any(map(_ACCELERATOR.match, look.fds.devices))

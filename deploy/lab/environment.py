@@ -1,0 +1,89 @@
+"""An environment under build/lab/ in which an official PyTorch for CUDA runs without a GPU.
+
+It holds the wheel as PyPI has it, without the libraries of NVIDIA that it requires, and stand-ins in their place.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from deploy.lab.standins import NotBuilt, build, digest
+
+LAB = Path(__file__).resolve().parents[2] / "build" / "lab"
+NEWEST = "2.14.1"
+
+_BESIDE = ("filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy<2.4", "setuptools<81")
+"""What PyTorch imports, of no version in particular."""
+_ROOM = 4 << 30
+"""Bytes: the largest wheel and what it unpacks to."""
+
+
+class NoLab(Exception):
+    """There can be no such environment here; the text says why."""
+
+
+class Environment(NamedTuple):
+    """Where one is."""
+
+    folder: Path
+    libraries: Path
+    """The stand-ins, where they have been built."""
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def site(self) -> Path:
+        return next((self.folder / "lib").glob("python*/site-packages"))
+
+    @property
+    def is_there(self) -> bool:
+        return (self.folder / "complete").is_file() and self.libraries.is_dir()
+
+    def variables(self, files: Path) -> dict[str, str]:
+        """Return what a job needs in its environment; `files` is a folder in which communicators meet."""
+        return {"LD_LIBRARY_PATH": str(self.libraries), "LAB_FOLDER": str(files)}
+
+
+def environment(version: str = NEWEST, nccl: Path | None = None) -> Environment:
+    """Return where that of a version is, or would be; `nccl`: with this library in the place of the stand-in."""
+    folder = LAB / version
+    return Environment(folder, folder / f"standins-{digest(nccl)}")
+
+
+def make(version: str, nccl: Path | None = None) -> Environment:
+    """Make the environment where it is not there, and its stand-ins where their sources are new. Raises NoLab."""
+    made = environment(version, nccl)
+    if not (made.folder / "complete").is_file():
+        _install(version, made)
+    if not made.libraries.is_dir():
+        with TemporaryDirectory(dir=made.folder) as folder:  # others may run with them as soon as they are there
+            try:
+                build(made.site, Path(folder) / "built", real_nccl=nccl)
+            except NotBuilt as error:
+                raise NoLab(str(error)) from error
+            (Path(folder) / "built").replace(made.libraries)
+    return made
+
+
+def _install(version: str, made: Environment) -> None:
+    LAB.mkdir(parents=True, exist_ok=True)
+    if (free := shutil.disk_usage(LAB).free) < _ROOM:
+        raise NoLab(f"a PyTorch for CUDA needs {_ROOM >> 30} GiB in {LAB}, and {free / (1 << 30):.1f} GiB are free")
+    shutil.rmtree(made.folder, ignore_errors=True)
+    _run("venv", "--without-pip", str(made.folder))
+    install = ("--python", str(made.python), "install", "--quiet", "--no-compile", "--disable-pip-version-check")
+    _run("pip", *install, *_BESIDE)
+    _run("pip", *install, "--no-deps", "--find-links", str(LAB / "wheels"), f"torch==={version}")
+    (made.folder / "complete").touch()
+
+
+def _run(*module: str) -> None:
+    done = subprocess.run((sys.executable, "-m", *module), capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
+        raise NoLab(f"python -m {' '.join(module[-2:])} failed: {said[-1]}")

@@ -1,0 +1,494 @@
+// Stands in for CUDA's runtime. Device memory is memory of the host, kernels compute nothing, and streams are real: pieces
+// of work in order, events, and one thread that runs them. What is not here returns cudaErrorNotSupported (standins.py).
+//
+//     LAB_DEVICES    how many GPUs there are (8)
+//     LAB_SYNC       `spin`, as the driver does by default, or `sleep`
+//     LAB_KERNEL_US  how long each kernel takes, in microseconds (0)
+//
+// Of kernels one is known: that of torch.cuda._sleep(cycles), which takes as many nanoseconds. Ten years are for ever.
+#define _GNU_SOURCE
+#include "cudart.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+static int put(void *where, int value) {
+    memcpy(where, &value, sizeof value);
+    return SUCCESS;
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static long setting(const char *name, long otherwise) {
+    const char *value = getenv(name);
+    return value && *value ? atol(value) : otherwise;
+}
+
+// ---- Streams.
+
+struct piece {
+    atomic_int refs, over;
+    piece *next;
+    piece *after; // a piece of another stream that must be over
+    void (*begin)(void *);
+    int (*is_over)(void *);
+    void *what;
+    double seconds, began, ended;
+};
+
+struct stream {
+    struct stream *next;
+    piece *head, *tail, *last; // `last` was appended last, and may be over
+    int device, priority;
+};
+
+enum { DEVICES = 64 };
+static struct stream defaults[DEVICES];
+static struct stream *streams; // those made; they are never freed
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
+static int runs;
+static __thread int current;
+
+static struct stream *stream_of(void *handle) {
+    return (uintptr_t)handle > 2 ? handle : &defaults[current]; // 1 and 2 are names for the default one
+}
+
+static piece *keep(piece *one) {
+    if (one) atomic_fetch_add(&one->refs, 1);
+    return one;
+}
+
+void lab_give_back(piece *one) {
+    if (one && atomic_fetch_sub(&one->refs, 1) == 1) free(one);
+}
+
+int lab_is_over(const piece *one) { return !one || atomic_load(&one->over); }
+
+void lab_wait(const piece *one) {
+    const char *how = getenv("LAB_SYNC");
+    int sleeps = how && !strcmp(how, "sleep");
+    while (!lab_is_over(one)) {
+        if (sleeps) usleep(1000);
+    }
+}
+
+// Goes on with the first piece of a stream. Is it over?
+static int step(piece *one) {
+    if (one->after && !lab_is_over(one->after)) return 0;
+    if (!one->began) {
+        one->began = now();
+        if (one->begin) one->begin(one->what);
+    }
+    if (one->is_over ? !one->is_over(one->what) : one->seconds < 0 || now() < one->began + one->seconds) return 0;
+    one->ended = now();
+    atomic_store(&one->over, 1);
+    return 1;
+}
+
+static int drain(struct stream *stream) {
+    int ended = 0;
+    for (piece *one; (one = stream->head) && step(one); ended = 1) {
+        stream->head = one->next;
+        if (!one->next) stream->tail = NULL;
+        lab_give_back(one->after);
+        one->after = NULL;
+        lab_give_back(one);
+    }
+    return ended;
+}
+
+// The devices. This thread takes next to nothing of a processor, for a GPU's work takes nothing.
+static void *devices(void *unused) {
+    pthread_setname_np(pthread_self(), "cuda-EvtHandlr");
+    pthread_mutex_lock(&lock);
+    for (int idle = 0;;) {
+        int ended = 0, left = 0;
+        for (int i = 0; i < DEVICES; i++) ended |= drain(&defaults[i]), left |= defaults[i].head != NULL;
+        for (struct stream *one = streams; one; one = one->next) ended |= drain(one), left |= one->head != NULL;
+        idle = ended ? 0 : idle + 1;
+        if (!left) {
+            pthread_cond_wait(&work, &lock);
+            idle = 0;
+        } else if (!ended) {
+            pthread_mutex_unlock(&lock);
+            usleep(idle < 100 ? 100 : idle < 1000 ? 2000 : 10000);
+            pthread_mutex_lock(&lock);
+        }
+    }
+    return unused;
+}
+
+static piece *append(void *handle, piece *one) {
+    pthread_mutex_lock(&lock);
+    struct stream *stream = stream_of(handle);
+    if (stream->tail) stream->tail->next = keep(one);
+    else stream->head = keep(one);
+    stream->tail = one;
+    lab_give_back(stream->last);
+    stream->last = keep(one);
+    if (!runs) {
+        pthread_t thread;
+        runs = !pthread_create(&thread, NULL, devices, NULL);
+    }
+    pthread_cond_signal(&work);
+    pthread_mutex_unlock(&lock);
+    return one;
+}
+
+piece *lab_push(void *stream, void (*begin)(void *), int (*is_over)(void *), void *what, double seconds) {
+    piece *one = calloc(1, sizeof *one);
+    *one = (piece){.refs = 1, .begin = begin, .is_over = is_over, .what = what, .seconds = seconds};
+    return append(stream, one);
+}
+
+static piece *last_of(struct stream *stream) {
+    pthread_mutex_lock(&lock);
+    piece *last = keep(stream->last);
+    pthread_mutex_unlock(&lock);
+    return last;
+}
+
+static int made(void **where, int priority) {
+    struct stream *stream = calloc(1, sizeof *stream);
+    stream->device = current;
+    stream->priority = priority;
+    pthread_mutex_lock(&lock);
+    stream->next = streams;
+    streams = stream;
+    pthread_mutex_unlock(&lock);
+    *where = stream;
+    return SUCCESS;
+}
+
+int cudaStreamCreate(void **where) { return made(where, 0); }
+int cudaStreamCreateWithFlags(void **where, unsigned flags) { return made(where, 0); }
+int cudaStreamCreateWithPriority(void **where, unsigned flags, int priority) { return made(where, priority); }
+int cudaStreamDestroy(void *stream) { return SUCCESS; }
+int cudaStreamGetPriority(void *stream, int *priority) { return put(priority, stream_of(stream)->priority); }
+int cudaStreamIsCapturing(void *stream, int *status) { return put(status, 0); }
+int cudaStreamGetCaptureInfo(void *stream, int *status) { return put(status, 0); }
+int cudaStreamGetCaptureInfo_v2(void *stream, int *status) { return put(status, 0); }
+int cudaStreamGetCaptureInfo_v3(void *stream, int *status) { return put(status, 0); }
+int cudaThreadExchangeStreamCaptureMode(int *mode) { return SUCCESS; }
+
+int cudaStreamQuery(void *stream) {
+    piece *last = last_of(stream_of(stream));
+    int over = lab_is_over(last);
+    lab_give_back(last);
+    return over ? SUCCESS : NOT_READY;
+}
+
+static int synchronize(struct stream *stream) {
+    piece *last = last_of(stream);
+    lab_wait(last);
+    lab_give_back(last);
+    return SUCCESS;
+}
+
+int cudaStreamSynchronize(void *stream) { return synchronize(stream_of(stream)); }
+
+int cudaDeviceSynchronize(void) {
+    synchronize(&defaults[current]);
+    for (struct stream *one = streams; one; one = one->next) {
+        if (one->device == current) synchronize(one);
+    }
+    return SUCCESS;
+}
+
+// ---- Events: the piece that was last in its stream when one was recorded.
+
+struct event {
+    piece *recorded;
+};
+
+int cudaEventCreateWithFlags(void **where, unsigned flags) {
+    *where = calloc(1, sizeof(struct event));
+    return SUCCESS;
+}
+int cudaEventCreate(void **where) { return cudaEventCreateWithFlags(where, 0); }
+
+int cudaEventDestroy(struct event *event) {
+    lab_give_back(event->recorded);
+    free(event);
+    return SUCCESS;
+}
+
+int cudaEventRecord(struct event *event, void *stream) {
+    piece *mark = lab_push(stream, NULL, NULL, NULL, 0);
+    lab_give_back(event->recorded);
+    event->recorded = mark;
+    return SUCCESS;
+}
+int cudaEventRecordWithFlags(struct event *event, void *stream, unsigned flags) {
+    return cudaEventRecord(event, stream);
+}
+int cudaEventQuery(struct event *event) { return lab_is_over(event->recorded) ? SUCCESS : NOT_READY; }
+int cudaEventSynchronize(struct event *event) {
+    lab_wait(event->recorded);
+    return SUCCESS;
+}
+int cudaEventElapsedTime(float *milliseconds, struct event *start, struct event *end) {
+    if (!start->recorded || !end->recorded) return INVALID_VALUE;
+    if (!lab_is_over(start->recorded) || !lab_is_over(end->recorded)) return NOT_READY;
+    *milliseconds = (float)((end->recorded->ended - start->recorded->ended) * 1e3);
+    return SUCCESS;
+}
+int cudaStreamWaitEvent(void *stream, struct event *event, unsigned flags) {
+    if (lab_is_over(event->recorded)) return SUCCESS;
+    piece *one = calloc(1, sizeof *one);
+    *one = (piece){.refs = 1, .after = keep(event->recorded)};
+    lab_give_back(append(stream, one));
+    return SUCCESS;
+}
+
+// ---- Kernels.
+
+typedef struct {
+    unsigned x, y, z;
+} dim3;
+
+static const void *spin_kernels[16];
+static int spin_count;
+static __thread struct {
+    dim3 grid, block;
+    size_t memory;
+    void *stream;
+} configuration;
+
+void **__cudaRegisterFatBinary(void *binary) { return calloc(1, 64); }
+void __cudaRegisterFatBinaryEnd(void **handle) {}
+void __cudaUnregisterFatBinary(void **handle) {}
+void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size, int c, int g) {}
+char __cudaInitModule(void **handle) { return 1; }
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit, void *tid,
+                            void *bid, void *block, void *grid, int *size) {
+    if (strstr(name, "spin_kernel") && spin_count < 16) spin_kernels[spin_count++] = host;
+}
+int __cudaGetKernel(const void **kernel, const void *host) {
+    *kernel = host;
+    return SUCCESS;
+}
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t memory, void *stream) {
+    configuration.grid = grid, configuration.block = block;
+    configuration.memory = memory, configuration.stream = stream;
+    return SUCCESS;
+}
+int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *memory, void **stream) {
+    *grid = configuration.grid, *block = configuration.block;
+    *memory = configuration.memory, *stream = configuration.stream;
+    return SUCCESS;
+}
+
+int cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {
+    double seconds = (double)setting("LAB_KERNEL_US", 0) / 1e6;
+    for (int i = 0; i < spin_count; i++) {
+        if (spin_kernels[i] == function) seconds = (double)*(int64_t *)arguments[0] / 1e9;
+    }
+    if (seconds > 0) lab_give_back(lab_push(stream, NULL, NULL, NULL, seconds));
+    return SUCCESS;
+}
+int __cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {
+    return cudaLaunchKernel(kernel, grid, block, arguments, memory, stream);
+}
+int cudaLaunchCooperativeKernel(const void *f, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {
+    return cudaLaunchKernel(f, grid, block, arguments, memory, stream);
+}
+int cudaLaunchKernelExC(const void *configuration, const void *function, void **arguments) { return SUCCESS; }
+
+struct host_call {
+    void (*call)(void *);
+    void *what;
+};
+static void call_host(void *what) {
+    struct host_call *one = what;
+    one->call(one->what);
+    free(one);
+}
+int cudaLaunchHostFunc(void *stream, void (*call)(void *), void *what) {
+    struct host_call *one = malloc(sizeof *one);
+    *one = (struct host_call){call, what};
+    lab_give_back(lab_push(stream, call_host, NULL, one, 0));
+    return SUCCESS;
+}
+
+int cudaFuncGetAttributes(char *attributes, const void *function) {
+    memset(attributes, 0, 64);
+    put(attributes + 24, 1024); // maxThreadsPerBlock
+    put(attributes + 28, 32);   // numRegs
+    return SUCCESS;
+}
+int cudaFuncSetAttribute(const void *function, int attribute, int value) { return SUCCESS; }
+int cudaKernelSetAttributeForDevice(const void *kernel, int attribute, int value, int device) { return SUCCESS; }
+int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads, size_t memory) {
+    return put(blocks, 2);
+}
+int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function, int threads,
+                                                           size_t memory, unsigned flags) {
+    return put(blocks, 2);
+}
+int cudaGetSymbolAddress(void **where, const void *symbol) {
+    *where = (void *)symbol;
+    return SUCCESS;
+}
+
+// ---- Memory.
+
+struct range {
+    char *begin;
+    size_t size;
+    int type, device; // 1: of the host, 2: of a device
+};
+static struct range *ranges;
+static size_t range_count, range_room;
+
+static int allocate(void **where, size_t size, int type) {
+    size_t whole = (size + 4095) / 4096 * 4096;
+    *where = NULL;
+    if (!size) return SUCCESS;
+    void *memory = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return 2;
+    pthread_mutex_lock(&lock);
+    if (range_count == range_room) {
+        range_room = range_room ? 2 * range_room : 256;
+        ranges = realloc(ranges, range_room * sizeof *ranges);
+    }
+    ranges[range_count++] = (struct range){memory, whole, type, current};
+    pthread_mutex_unlock(&lock);
+    *where = memory;
+    return SUCCESS;
+}
+
+static int release(void *memory) {
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < range_count; i++) {
+        if (ranges[i].begin != memory) continue;
+        munmap(memory, ranges[i].size);
+        ranges[i] = ranges[--range_count];
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+
+int cudaMalloc(void **where, size_t size) { return allocate(where, size, 2); }
+int cudaMallocAsync(void **where, size_t size, void *stream) { return allocate(where, size, 2); }
+int cudaHostAlloc(void **where, size_t size, unsigned flags) { return allocate(where, size, 1); }
+int cudaMallocHost(void **where, size_t size) { return allocate(where, size, 1); }
+int cudaFree(void *memory) { return release(memory); }
+int cudaFreeAsync(void *memory, void *stream) { return release(memory); }
+int cudaFreeHost(void *memory) { return release(memory); }
+int cudaHostRegister(void *memory, size_t size, unsigned flags) { return SUCCESS; }
+int cudaHostUnregister(void *memory) { return SUCCESS; }
+int cudaHostGetDevicePointer(void **where, void *memory, unsigned flags) {
+    *where = memory;
+    return SUCCESS;
+}
+int cudaPointerGetAttributes(char *attributes, const void *pointer) {
+    struct range found = {NULL, 0, 0, -2};
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < range_count && !found.begin; i++) {
+        const char *begin = ranges[i].begin;
+        if ((const char *)pointer >= begin && (const char *)pointer < begin + ranges[i].size) found = ranges[i];
+    }
+    pthread_mutex_unlock(&lock);
+    put(attributes, found.type);
+    put(attributes + 4, found.device);
+    memcpy(attributes + 8, &pointer, sizeof pointer);
+    memcpy(attributes + 16, &pointer, sizeof pointer);
+    return SUCCESS;
+}
+int cudaMemGetInfo(size_t *available, size_t *total) {
+    *available = *total = (size_t)80 << 30;
+    return SUCCESS;
+}
+// Bytes are copied at once, for the memory of the host may be gone later; what a kernel would have written is not there.
+int cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) {
+    memcpy(to, from, size);
+    return SUCCESS;
+}
+int cudaMemcpy(void *to, const void *from, size_t size, int kind) {
+    memcpy(to, from, size);
+    return synchronize(&defaults[current]);
+}
+int cudaMemcpyPeerAsync(void *to, int there, const void *from, int here, size_t size, void *stream) {
+    memcpy(to, from, size);
+    return SUCCESS;
+}
+int cudaMemcpy2DAsync(char *to, size_t to_pitch, const char *from, size_t from_pitch, size_t width, size_t height,
+                      int kind, void *stream) {
+    for (size_t row = 0; row < height; row++) memcpy(to + row * to_pitch, from + row * from_pitch, width);
+    return SUCCESS;
+}
+int cudaMemcpyToSymbol(const void *symbol, const void *from, size_t size, size_t offset, int kind) { return SUCCESS; }
+int cudaMemset(void *where, int value, size_t size) {
+    memset(where, value, size);
+    return SUCCESS;
+}
+int cudaMemsetAsync(void *where, int value, size_t size, void *stream) { return cudaMemset(where, value, size); }
+
+// ---- Devices.
+
+int cudaGetDeviceCount(int *count) { return put(count, (int)setting("LAB_DEVICES", 8)); }
+int cudaGetDevice(int *device) { return put(device, current); }
+int cudaSetDevice(int device) {
+    if (device < 0 || device >= DEVICES || device >= setting("LAB_DEVICES", 8)) return 101; // cudaErrorInvalidDevice
+    current = device;
+    return SUCCESS;
+}
+int cudaDriverGetVersion(int *version) { return put(version, LAB_CUDA); }
+int cudaRuntimeGetVersion(int *version) { return put(version, LAB_CUDA); }
+int cudaDeviceGetAttribute(int *value, int attribute, int device) { return put(value, 1); }
+int cudaDeviceCanAccessPeer(int *can, int device, int peer) { return put(can, 0); }
+int cudaDeviceEnablePeerAccess(int peer, unsigned flags) { return SUCCESS; }
+int cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { return put(least, 0) + put(greatest, -5); }
+int cudaDeviceGetPCIBusId(char *id, int room, int device) {
+    snprintf(id, (size_t)room, "0000:%02x:00.0", 16 + device);
+    return SUCCESS;
+}
+int cudaGetLastError(void) { return SUCCESS; }
+int cudaPeekAtLastError(void) { return SUCCESS; }
+int cudaProfilerStart(void) { return SUCCESS; }
+int cudaProfilerStop(void) { return SUCCESS; }
+const char *cudaGetErrorString(int error) { return "an error of the stand-in for CUDA"; }
+const char *cudaGetErrorName(int error) { return "cudaErrorOfStandIn"; }
+
+// cudaDeviceProp: up to maxGridSize it is the same in CUDA 12 and 13. Behind that 13 has left out some fields, so that a
+// value stands where either has it.
+int cudaGetDeviceProperties(char *properties, int device) {
+    memset(properties, 0, 800);
+    strcpy(properties, "NVIDIA H100 (stand-in)");
+    memset(properties + 256, device + 1, 16); // the UUID
+    *(size_t *)(properties + 288) = (size_t)80 << 30;
+    *(size_t *)(properties + 296) = 48 << 10; // shared memory per block
+    put(properties + 304, 65536);             // registers per block
+    put(properties + 308, 32);                // threads per warp
+    put(properties + 320, 1024);              // threads per block
+    for (int i = 0; i < 3; i++) put(properties + 324 + 4 * i, i < 2 ? 1024 : 64);
+    for (int i = 0; i < 3; i++) put(properties + 336 + 4 * i, i ? 65535 : 0x7fffffff);
+    put(properties + 360, 9); // compute capability 9.0
+    put(properties + 384, 132);
+    put(properties + 388, 132); // multiprocessors
+    for (int at = 596; at <= 628; at += 4) put(properties + at, 2048); // threads per multiprocessor
+    return SUCCESS;
+}
+int cudaGetDeviceProperties_v2(char *properties, int device) { return cudaGetDeviceProperties(properties, device); }
+
+static int not_supported(void) { return NOT_SUPPORTED; }
+int cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version, long flags, int *found) {
+    *function = (void *)not_supported;
+    return found ? put(found, 0) : SUCCESS;
+}
+int cudaGetDriverEntryPoint(const char *name, void **function, long flags, int *found) {
+    return cudaGetDriverEntryPointByVersion(name, function, 0, flags, found);
+}

@@ -1,0 +1,76 @@
+"""Run hangs on nccl without a GPU, and print who was right: `python -m tests.lab [--version V] [SCENARIO ...]`."""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from deploy.lab.environment import NEWEST, Environment, NoLab, make
+from shared.rank_sets import fold
+from tests.lab.scenarios import SCENARIOS, Scenario
+from tests.system.live.asking import NoAnswer, diagnosed
+from tests.system.live.jobs import JobFailed
+from tests.system.live.truths import Truth
+
+_COLUMNS = "{:34} {:26} {:9} {:22} {:14} {:9} {:10} {:>6}  {}"
+_SETTLES_SECONDS = 8.0
+"""After the word that a rank is about to reach its last place: nothing tells when it has, for it spins there."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the arguments say, in a container where that is possible; 0 where every answer was right."""
+    parser = argparse.ArgumentParser(prog="python -m tests.lab", description="Hangs on nccl, without a GPU.")
+    parser.add_argument("scenarios", nargs="*", help="part of a name; all without any")
+    parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
+    parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")
+    chosen = parser.parse_args(arguments)
+    if os.geteuid() == 0 and os.getpid() != 1:  # others' jobs on this machine are none of it
+        contained = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-m", "tests.lab")
+        return subprocess.call((*contained, *arguments))
+    wrong = 0
+    for version in chosen.versions or [NEWEST]:
+        try:
+            environment = make(version, chosen.nccl)
+        except NoLab as error:
+            sys.exit(f"lab: {error}")
+        print(f"\nPyTorch {version}")
+        print(_COLUMNS.format(*"scenario expected verdict kind cause culprit certainty s wrong".split()), flush=True)
+        for scenario in SCENARIOS:
+            if not chosen.scenarios or any(part in scenario.name for part in chosen.scenarios):
+                wrong += _run(scenario, environment)
+    print(f"\n{wrong} wrong" if wrong else "\nall right")
+    return 1 if wrong else 0
+
+
+def _run(scenario: Scenario, environment: Environment) -> bool:
+    truth = Truth.of(scenario.program, scenario.mode)
+    expected = f"{'/'.join(truth.kinds) or '/'.join(truth.verdicts)}"[:20] + f" [{fold(truth.culprits)}]"
+    started = time.monotonic()
+    answer: dict[str, Any] = {"verdict": "-", "findings": []}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with scenario.job(environment, Path(folder)) as job:
+                time.sleep(_SETTLES_SECONDS)
+                asked = time.monotonic()
+                reply = diagnosed(job, patience=None)
+            started, answer = asked, reply.answer
+            wrong = truth.disagreements(answer, reply.status)
+        except (JobFailed, NoAnswer) as error:
+            wrong = [str(error)[-1500:]]
+    first = answer["findings"][0] if answer["findings"] else {"kind": "", "cause": "", "certainty": "", "culprits": ()}
+    named = fold(each["rank"] for each in first["culprits"])
+    told = (answer["verdict"], first["kind"], first["cause"], named, first["certainty"])
+    took = f"{time.monotonic() - started:.0f}"
+    print(_COLUMNS.format(scenario.name, expected, *told, took, "; ".join(wrong)), flush=True)
+    if os.environ.get("LAB_SHOWS"):
+        print(answer.get("headline"), "|", *(answer.get("remarks") or ()), sep="\n    ", flush=True)
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
