@@ -271,7 +271,7 @@ class Finding(Contract):
     where: Where | None = None
     since: str | None = Field(
         default=None,
-        description="Since when, RFC 3339, UTC: its oldest operation was issued, or its ranks first seen to stand still.",
+        description="Since when, RFC 3339, UTC: its oldest operation was issued, or its ranks were seen to stand.",
     )
     lasted_seconds: float | None = Field(
         default=None, description="How long that was, at the last look. None: not known, or read from files."
