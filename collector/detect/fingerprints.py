@@ -11,6 +11,11 @@ def fault_of(diagnosis: Diagnosis) -> Finding | None:
     return diagnosis.findings[0] if diagnosis.verdict is Verdict.HUNG and diagnosis.findings else None
 
 
+def is_over(diagnosis: Diagnosis) -> bool:
+    """Is no rank of the job left?"""
+    return diagnosis.verdict is Verdict.DIED or diagnosis.state in ("finished", "ended")
+
+
 def death_of(diagnosis: Diagnosis) -> Finding | None:
     """Return how a job died; None: it did not, or somebody ended it, who knows of it."""
     died = [each for each in diagnosis.findings if diagnosis.verdict is Verdict.DIED]

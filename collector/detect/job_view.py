@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from collector.detect.limits import SIGN_SECONDS, SILENT_SECONDS
-from shared.wire.endings import JobEnd, end_of
+from shared.endings import JobEnd, end_of
 from shared.wire.kernel_events import KERNEL_WORDS
 from shared.wire.registration import STILL_SECONDS, ExitedRank, JobDigest, Sign
 

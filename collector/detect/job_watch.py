@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from collector.align.stacks.phases import Phase
-from collector.detect.fingerprints import death_of, fault_of, fingerprint_of, incident_of
+from collector.detect.fingerprints import death_of, fault_of, fingerprint_of, incident_of, is_over
 from collector.detect.job_view import JobView
 from collector.detect.limits import (
     AGAIN_SECONDS,
@@ -154,7 +154,7 @@ class JobWatch:
         unseen = now if self._unseen_since is None else self._unseen_since
         self._unseen_since = unseen if is_seen_in_part(diagnosis) else None
         fault = fault_of(diagnosis)
-        if diagnosis.is_over:
+        if is_over(diagnosis):
             return self._found_ended(diagnosis, before, now)
         if fault is None:
             self._found_well(diagnosis, now)

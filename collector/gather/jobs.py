@@ -11,12 +11,12 @@ from pydantic import Field
 from collector.align.expected import Neighbour
 from collector.gather.namesakes import user_of, users_of_names
 from shared.answer.incidents import JobState
+from shared.endings import end_of
 from shared.errors import InvalidInput, NotFound, quoted
 from shared.missing import WAITING_LAUNCHERS, Missing
 from shared.rank_sets import FoldedRanks, fold
 from shared.shell_commands import listed
 from shared.value import Value
-from shared.wire.endings import end_of
 from shared.wire.job_names import is_of, poses, qualified, was_of
 from shared.wire.snapshot import Exited, Identity, RankList, lists_late
 

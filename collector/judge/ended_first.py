@@ -18,7 +18,7 @@ from collector.judge.certainty import Support
 from collector.judge.logs.own_failures import is_own_failure
 from collector.judge.report.evidence import last_issued
 from shared.answer.words import Cause
-from shared.wire.endings import asked_to_end
+from shared.endings import asked_to_end
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.snapshot import Exited
 from shared.wire.trace import LastIssued

@@ -23,11 +23,11 @@ from collector.judge.report.headline import Interpretation
 from collector.judge.report.know_more import where_ends_are_told
 from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, ProcessEvidence, SequenceEvidence, Where
 from shared.answer.words import Cause, Kind, Verdict
+from shared.endings import JobEnd, end_of, ended_well, in_words
 from shared.isolation import costs_itself
 from shared.plural import counted, ranks_with
 from shared.rank_sets import fold, ranks_in_words
 from shared.shell_commands import listed
-from shared.wire.endings import JobEnd, end_of, ended_well, in_words
 from shared.wire.snapshot import Exited
 from shared.wire.trace import LastIssued
 

@@ -275,9 +275,7 @@ class Finding(Contract):
     )
     culprits: tuple[Culprit, ...] = ()
     victims: FoldedRanks = ""
-    ended: FoldedRanks = Field(
-        default="", description="Of a job that died: ranks that ended, too. Nobody waits in it: it has no victims."
-    )
+    ended: FoldedRanks = Field(default="", description="Of a job that died: who ended, too. It has no victims.")
     group: GroupRef | None = None
     op: str | None = None
     sequence: int | None = None
@@ -286,8 +284,7 @@ class Finding(Contract):
     where: Where | None = None
     since: str | None = Field(
         default=None,
-        description="Since when it stands, RFC 3339, UTC: when the oldest operation in it was issued, else since when "
-        "at least its ranks have been seen to stand still. None: not known.",
+        description="Since when, RFC 3339, UTC: its oldest operation was issued, or its ranks were seen to stand.",
     )
     lasted_seconds: float | None = Field(
         default=None, description="How long that was, at the last look. None: not known, or read from files."
@@ -353,9 +350,7 @@ class Diagnosis(Contract):
     took_seconds: float = 0.0
     verdict: Verdict
     state: Literal["running", "idle", "finished", "ended"] | None = Field(
-        default=None,
-        description="What the job is doing: `running`, `idle`; `finished`: every rank has exited with code 0. "
-        "`ended`, with `cannot_tell`: it is over, and nobody saw how. None for other verdicts.",
+        default=None, description="`finished`: each rank exited with code 0; `ended`: it is over, and nobody saw how."
     )
     headline: str
     findings: tuple[Finding, ...] = ()
@@ -365,8 +360,3 @@ class Diagnosis(Contract):
     coverage: Coverage = Coverage()
     read: tuple[FileRead, ...] = Field(default=(), description="What was read of each file; none where a job was live.")
     conflicts: tuple[Conflict, ...] = ()
-
-    @property
-    def is_over(self) -> bool:
-        """Is no rank of the job left?"""
-        return self.verdict is Verdict.DIED or self.state in ("finished", "ended")

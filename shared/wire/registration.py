@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool
 
+from shared.endings import ended_badly
 from shared.errors import InvalidInput
 from shared.value import JSON_INTEGER, Value
-from shared.wire.endings import ended_badly
 
 MOST_JOBS = 32
 MOST_RANKS = 256

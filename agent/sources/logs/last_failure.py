@@ -56,7 +56,7 @@ class HeldLogs:
                 own = [clean_line(line) for line in lines if rank_of_line(line) in (None, self._rank)]
                 events = find_events(own, path=held.path, rank=None if held.is_shared else self._rank)
                 found += [each for each in events if each.kind in _FAILURES and each.rank == self._rank]
-        return found[-1] if found else None
+        return found[-1].model_copy(update={"fields": {}}) if found else None  # its text says it all
 
     def _open(self, context: LookContext, rank: Rank, opened: ExitStack) -> None:
         procfs, pid = context.procfs, rank.stat.pid

@@ -28,11 +28,11 @@ from shared.answer.diagnosis import (
     WaitEvidence,
 )
 from shared.answer.words import Kind
+from shared.endings import in_words
 from shared.isolation import costs_itself
 from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words, unfold
-from shared.wire.endings import in_words
 from shared.wire.snapshot import Exited
 from shared.wire.stacks import Frame
 from shared.wire.trace import LastIssued, Signature

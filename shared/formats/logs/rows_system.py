@@ -257,11 +257,13 @@ ENDINGS = (
     ),
     # … check the logs for the dead worker. … Worker IP address: 10.1.2.3 Worker port: 10004 Worker PID: 4242 Worker
     #   exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2.        Ray
+    # Not: … Worker exit detail: Worker exits unexpectedly by a signal. … The process receives a SIGTERM.        it was
+    #   asked to end, as workers are at the end of a run
     row(
         EventKind.SIGNAL,
         "Worker exit type: SYSTEM_ERROR",
         r"(?:Worker IP address: (?P<died_on>[\w.:-]{1,64}) Worker port: \d{1,9} Worker PID: (?P<pid>\d{1,10}) )?"
-        r"Worker exit type: (?P<died>SYSTEM_ERROR)",
+        r"Worker exit type: (?P<died>SYSTEM_ERROR)(?! Worker exit detail: [^\n]{0,200}\breceives a SIGTERM)",
     ),
     # … [multiproc_executor.py:140] Worker proc VllmWorker-2 died unexpectedly, shutting down executor.        vLLM
     row(

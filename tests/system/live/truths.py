@@ -40,7 +40,7 @@ USUAL_RANKS = 4
 NEEDS_RECORDS = frozenset({"rank_not_joined", "collective_mismatch", "order_inversion", "p2p_unmatched"})
 """Kinds that only a flight record can prove."""
 
-STATUS = {"not_hung": 0, "hung": 10, "slow": 11, "cannot_tell": 12}
+STATUS = {"not_hung": 0, "hung": 10, "died": 10, "slow": 11, "cannot_tell": 12}
 """Exit status of `unhang diagnose` by verdict."""
 
 

@@ -33,7 +33,7 @@ QUICK = ("--interval", "0.2")
 
 def test_every_verdict_has_its_status() -> None:
     """The statuses are an API."""
-    assert STATUS == {"not_hung": 0, "hung": 10, "slow": 11, "cannot_tell": 12}
+    assert STATUS == {"not_hung": 0, "hung": 10, "died": 10, "slow": 11, "cannot_tell": 12}
     assert set(STATUS) == {verdict.value for verdict in Verdict}
 
 

@@ -93,7 +93,7 @@ def test_what_a_rank_issued_last_is_told_of_its_death() -> None:
     looks = without(live_looks(waiting_for(2), WAITING), 2, exited=(exited,))
     told = " ".join(each.text for each in diagnose(looks, Expected(job="sim")).findings[0].evidence)
     issued = "it was last seen to issue all_reduce #812 of group dp, at most 0.4 s before it died"
-    assert f"was killed by signal 9; {issued}" in told
+    assert f"was killed by signal 9 (SIGKILL); {issued}" in told
     silent = exited.model_copy(update={"last_marks": Marks(read_at_ns=10**18)})
     looks = without(live_looks(waiting_for(2), WAITING), 2, exited=(silent,))
     told = " ".join(each.text for each in diagnose(looks, Expected(job="sim")).findings[0].evidence)

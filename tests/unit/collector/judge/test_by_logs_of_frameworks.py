@@ -102,6 +102,11 @@ class TestWhoEnded:
         assert any("its watchdog" in remark for remark in only(judged_logs({1: [waited]}, common=[DIED])).remarks)
         assert not only(judged_logs({}, common=[DIED])).remarks
 
+    def test_a_worker_that_was_asked_to_end_did_not_die(self) -> None:
+        asked = "Worker exits unexpectedly by a signal. SystemExit is raised (sys.exit is called). Exit code: 1."
+        line = f"{DIED} detail: {asked} The process receives a SIGTERM."
+        assert judged_logs({}, common=[line]).verdict is Verdict.CANNOT_TELL
+
     @pytest.mark.parametrize("end", ["Terminated", "Hangup", "Interrupt"])
     def test_a_loader_that_somebody_ended_is_not(self, end: str) -> None:
         line = f"RuntimeError: DataLoader worker (pid 6120) is killed by signal: {end}."

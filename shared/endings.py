@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
-from signal import Signals
 from typing import Protocol
 
 _ASKED = frozenset({1, 2, 3, 15})
@@ -12,7 +11,23 @@ _SHELLS_OFFSET = 128
 """What a shell, and a program that handles a signal as shells do, adds to its number in an exit code."""
 
 
-class Ending(Protocol):
+_NAMES = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    13: "SIGPIPE",
+    14: "SIGALRM",
+    15: "SIGTERM",
+}
+"""Those of POSIX, whose numbers are alike on all architectures."""
+
+
+class ProcessEnd(Protocol):
     """All that anybody saw of the end of a process."""
 
     @property
@@ -34,22 +49,22 @@ class JobEnd(StrEnum):
     """Nobody saw how all of them ended."""
 
 
-def ended_badly(ending: Ending) -> bool:
+def ended_badly(ending: ProcessEnd) -> bool:
     """Did it end by a signal or with an error?"""
     return bool(ending.oom_killed) or bool(ending.signal) or bool(ending.exit_code)
 
 
-def ended_well(ending: Ending) -> bool:
+def ended_well(ending: ProcessEnd) -> bool:
     """Is it known to have exited with code 0?"""
     return ending.exit_code == 0 and not ended_badly(ending)
 
 
-def asked_to_end(ending: Ending) -> bool:
+def asked_to_end(ending: ProcessEnd) -> bool:
     """Did it end as who is told to does, by a signal that it might have handled?"""
     return not ending.oom_killed and (ending.signal in _ASKED or (ending.exit_code or 0) - _SHELLS_OFFSET in _ASKED)
 
 
-def end_of(endings: Iterable[Ending], world_size: int | None) -> JobEnd:
+def end_of(endings: Iterable[ProcessEnd], world_size: int | None) -> JobEnd:
     """Return how a job ended, from the endings of its ranks that are known."""
     known = list(endings)
     if any(map(ended_badly, known)):
@@ -58,7 +73,7 @@ def end_of(endings: Iterable[Ending], world_size: int | None) -> JobEnd:
     return JobEnd.FINISHED if every else JobEnd.ENDED
 
 
-def in_words(ending: Ending | None) -> str:
+def in_words(ending: ProcessEnd | None) -> str:
     """Say what became of a process, after its name: `was killed by signal 9 (SIGKILL)`."""
     if ending is not None and ending.oom_killed:
         return f"was OOM-killed{_by(ending.signal)}"
@@ -72,7 +87,4 @@ def in_words(ending: Ending | None) -> str:
 def _by(signal: int | None) -> str:
     if not signal:
         return ""
-    try:
-        return f" by signal {signal} ({Signals(signal).name})"
-    except ValueError:
-        return f" by signal {signal}"
+    return f" by signal {signal} ({_NAMES[signal]})" if signal in _NAMES else f" by signal {signal}"
