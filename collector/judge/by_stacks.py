@@ -280,7 +280,7 @@ def _at_lines(fault: Fault, observations: Observations) -> Fault:
     storing = all(observations.doing(rank) is Doing.STORE for rank in waiting)
     if len(sides.all) == 1:
         at = sides.all[0][0]
-        said = f"{ranks_with(waiting, 'waits', 'all wait')} {observations.activities[waiting[0]].label}, {at}"
+        said = f"{ranks_with(waiting, 'is', 'are all')} {observations.activities[waiting[0]].label}, {at}"
         return replace(fault, cause=Cause.RENDEZVOUS, said=said) if storing else fault
     evidence = places_as_evidence(sides, observations)
     told = places_in_words(sides)

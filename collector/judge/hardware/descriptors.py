@@ -176,7 +176,7 @@ class BlockedPipe(NamedTuple):
     """The pipe that a rank is blocked on."""
 
     fd: int
-    path: str
+    path: str | None
     reads: bool
     others: tuple[str, ...]
     """Who holds its other end: `pid 132 (cat)`; empty: no visible process does."""

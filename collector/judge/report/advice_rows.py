@@ -232,17 +232,20 @@ _VERSIONS = (
 )
 """What is known of the version of NCCL, where nobody is to blame."""
 
+_OF_NODES = (Cause.UNKNOWN, Cause.NETWORK, Cause.GPU_FAULT, Cause.COMMUNICATION, Cause.DEVICE_SYNC)
 _NODES = (
     AdviceRow(
         "once the job has ended, test its nodes and the links between them",
-        kinds=(Kind.STUCK_TOGETHER,),
-        holds=lambda c: len(c.hosts) > 1,
+        _OF_NODES,
+        (Kind.STUCK_TOGETHER,),
+        lambda c: len(c.hosts) > 1,
         command=lambda c: copyable("unhang", "preflight", "--ssh", "--hosts", ",".join(c.hosts)),
     ),
     AdviceRow(
         "once the job has ended, test {host} alone, on that node",
-        kinds=(Kind.STUCK_TOGETHER,),
-        holds=lambda c: c.hosts,
+        _OF_NODES,
+        (Kind.STUCK_TOGETHER,),
+        lambda c: c.hosts,
         command=lambda _: "unhang preflight",
     ),
 )
