@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from collector.checks.facts import JobFacts, RankFacts, Rule, check_of, who_with
 from shared.answer.checks import Check, CheckId
-from shared.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
+from shared.answer.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
 
 
 def nccl_known_fault(facts: JobFacts) -> Iterator[Check]:
@@ -15,7 +15,7 @@ def nccl_known_fault(facts: JobFacts) -> Iterator[Check]:
         versions = [version for version in logged if (parsed := parse_nccl_version(version)) and fault.has(parsed)]
         if fault.severity is not None and (who or versions):
             told = sorted({each.nccl or "" for each in who} | set(versions))
-            seen = f"{who_with(who, 'have')} loaded" if who else "the logs tell of"
+            seen = f"{who_with(who, 'have')} loaded" if who else "the logs name"
             yield check_of(
                 CheckId.NCCL_KNOWN_FAULT,
                 fault.severity,

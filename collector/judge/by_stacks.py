@@ -17,10 +17,10 @@ from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing
 from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import Support, how_sure, of_outsiders, shown_by
-from collector.judge.different_places import places, places_as_evidence, places_in_words, waits_for_everybody
+from collector.judge.different_places import lines, places, places_as_evidence, places_in_words, waits_for_everybody
 from collector.judge.fault import TELLING, Fault, ended_well, kind_of
 from collector.judge.records.unrecorded_waits import outsiders
-from collector.judge.tie_breakers.new_group import RULE, went_past
+from collector.judge.tie_breakers.new_group import RULE, makes_group, went_past
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
@@ -258,11 +258,34 @@ def _shared_fault(
     remark = f"all ranks are waiting in communication; {no_record(observations)}"
     fault = shown_by(Support.STACKS, kind, (), waiting, remark, cause=cause, op=_common_op(waiting, observations))
     sides = places(waiting, observations)
-    if kind is not Kind.STUCK_TOGETHER or len(sides.all) < 2:
+    if kind is not Kind.STUCK_TOGETHER:
         return fault
+    if len(sides.all) < 2:
+        return _at_lines(fault, observations)
     return replace(
         fault,
         said=f"{ranks_with(waiting, 'waits', 'all wait')}, but not in one operation: {places_in_words(sides)}",
         remarks=(f"a rank may rightly wait for its partners in a smaller group; {no_record(observations)}",),
         evidence=places_as_evidence(sides, observations),
     )
+
+
+def _at_lines(fault: Fault, observations: Observations) -> Fault:
+    """All wait alike: what is known of the lines they came from, and of the store, where they wait there."""
+    waiting = fault.victims
+    sides = lines(waiting, observations)
+    storing = all(observations.doing(rank) is Doing.STORE for rank in waiting)
+    if len(sides.all) == 1:
+        at = sides.all[0][0]
+        said = f"{ranks_with(waiting, 'is', 'are all')} {observations.activities[waiting[0]].label}, {at}"
+        return replace(fault, cause=Cause.RENDEZVOUS, said=said) if storing else fault
+    evidence = places_as_evidence(sides, observations)
+    told = places_in_words(sides)
+    if all(makes_group(rank, observations) for rank in waiting):
+        said = f"the ranks make groups in different orders: {told}"
+        remarks = f"{RULE}, in the same order", no_record(observations)
+        kind, cause = Kind.ORDER_INVERSION, Cause.USER_CODE
+        return replace(fault, kind=kind, cause=cause, said=said, remarks=remarks, evidence=evidence)
+    what = fault.op or observations.activities[waiting[0]].label
+    said = f"{ranks_with(waiting, 'waits', 'all wait')} in {what}, called from different lines: {told}"
+    return replace(fault, said=said, evidence=evidence)

@@ -30,6 +30,15 @@ def places(ranks: Iterable[int], observations: Observations) -> Sides[str]:
     return sides_of(together)
 
 
+def lines(ranks: Iterable[int], observations: Observations) -> Sides[str]:
+    """Return from which lines of the user's code ranks came to where they wait, and which of them from there."""
+    together: dict[str, list[int]] = defaultdict(list)
+    for rank in ranks:
+        user = observations.activities[rank].user
+        together["at an unknown line" if user is None else f"at {place(user)}"].append(rank)
+    return sides_of(together)
+
+
 def _in_words(seen: Activity) -> str:
     if seen.op is not None:
         return f"in {seen.op}"

@@ -1,14 +1,14 @@
 """When not to ask RAS: what asking has done to jobs, by version of NCCL.
 
 A report that is refused costs evidence, one that crashes a job costs the job. Which version crashes when stands in
-`shared/nccl_faults.py`; `ras=always` in the agent's settings asks all the same.
+`shared/answer/nccl_faults.py`; `ras=always` in the agent's settings asks all the same.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from agent.proc.library_versions import NcclVersion
-from shared.nccl_faults import NCCL_FAULTS, Asking
+from shared.answer.nccl_faults import NCCL_FAULTS, Asking
 from shared.wire.snapshot import Exited, Identity, Process, RankSnapshot
 from shared.wire.stacks import Stacks
 

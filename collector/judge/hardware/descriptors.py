@@ -174,7 +174,7 @@ def _serves_store(view: RankView, fds: Fds) -> bool:
     return view.rank == 0 and any(socket.state == "LISTEN" for socket in fds.sockets)
 
 
-class Pipe(NamedTuple):
+class BlockedPipe(NamedTuple):
     """The pipe that a rank is blocked on."""
 
     fd: int
@@ -184,7 +184,7 @@ class Pipe(NamedTuple):
     """Who holds its other end: `pid 132 (cat)`; empty: no visible process does."""
 
 
-def pipe_of(view: RankView) -> Pipe | None:
+def pipe_of(view: RankView) -> BlockedPipe | None:
     """Return the pipe that a rank is blocked on; None where it is not blocked on one whose ends are known."""
     fds, process = fds_of(view), view.process
     fd = _blocked_fd(process)
@@ -192,7 +192,9 @@ def pipe_of(view: RankView) -> Pipe | None:
         return None
     reads = process.syscall.name in ("read", "readv")
     found = (pipe for pipe in fds.pipes if pipe.fd == fd)
-    return next((Pipe(fd, pipe.path, reads, tuple(_named(pipe.other_end, pipe.other_names))) for pipe in found), None)
+    return next(
+        (BlockedPipe(fd, pipe.path, reads, tuple(_named(pipe.other_end, pipe.other_names))) for pipe in found), None
+    )
 
 
 def _of_pipes(view: RankView) -> Iterable[FdEvidence]:

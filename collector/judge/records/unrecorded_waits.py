@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.roster import UNKNOWN, RankView
+from collector.align.stacks.activity import place
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.wait_states import WaitState
-from collector.judge.certainty import Support, how_sure, shown_by
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, first_edge, kind_of, left_out, waited_in
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.broken_habit import broken_habit, passes_unrecorded
@@ -94,7 +95,15 @@ def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observation
     where = f"{ranks_with(hidden, 'waits', 'wait')} in the store"
     if not odd:
         everybody = tuple(sorted({*base.victims, *hidden}))
-        return shown_by(Support.STACKS, Kind.STUCK_TOGETHER, (), everybody, where, cause=Cause.RENDEZVOUS)
+        user = next((seen.user for seen in observations.seen(hidden) if seen.user is not None), None)
+        at = "" if user is None else f" at {place(user)}"
+        what = "" if base.op is None else f" in {base.op}" + ("" if base.sequence is None else f" #{base.sequence}")
+        said = (
+            f"{ranks_with(hidden, 'is', 'are')} {observations.activities[hidden[0]].label}{at}, and "
+            f"{ranks_with(base.victims, 'waits', 'wait')} for {either(hidden, 'it', 'them')}{what}"
+        )
+        remark = "which key that is, and who should set it, no record tells"
+        return replace(base, culprits=(), victims=everybody, cause=Cause.RENDEZVOUS, said=said, remarks=(remark,))
     return replace(
         base,
         culprits=odd,

@@ -8,10 +8,12 @@ from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.call_sites import parting_call
+from collector.align.stacks.tables.row_types import Doing
 from collector.judge.fault import Fault
+from collector.judge.tie_breakers.new_group import makes_group
 from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, SignatureEvidence, StackEvidence
+from shared.answer.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
 from shared.answer.words import Cause, Kind
-from shared.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.wire.setup import Setup
@@ -65,6 +67,13 @@ class Case:
     def at(self) -> str:
         """The user's line in which it is; empty: not known."""
         return "" if self.seen is None or self.seen.user is None else str(place(self.seen.user))
+
+    @cached_property
+    def asks_store_at(self) -> str:
+        """The user's line from which somebody waits for a key in the store, and makes no group; empty: nobody does."""
+        asking = (rank for rank in sorted(self.everybody) if self.observations.doing(rank) is Doing.STORE)
+        users = [self.observations.activities[rank].user for rank in asking if not makes_group(rank, self.observations)]
+        return next((str(place(user)) for user in users if user is not None), "")
 
     @cached_property
     def branch(self) -> str:
@@ -184,6 +193,7 @@ class Case:
             "op": self.fault.op or "the operation",
             "at": self.at,
             "branch": self.branch,
+            "asks_store_at": self.asks_store_at,
             "sides": self.sides,
             "nccl": "" if self.nccl_fault is None else f"{self.nccl_fault.change}: {self.nccl_fault.why}",
             "report": "" if self.nccl_fault is None else self.nccl_fault.report,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from collector.align.observations import Observations
 from collector.judge.fault import Fault
-from collector.judge.report.advice_rows import AFTER_LINES, BEFORE_LINES, NEXT_TIME, Row
+from collector.judge.report.advice_rows import AFTER_LINES, BEFORE_LINES, NEXT_TIME, AdviceRow
 from collector.judge.report.case import Case
 from collector.judge.report.release import steps_to_release
 from shared.answer.diagnosis import Evidence, NextStep
@@ -38,10 +38,10 @@ def next_steps_for(
 ) -> tuple[NextStep, ...]:
     """Return what to do about `fault`, most useful first."""
     case = Case(fault, cause, observations, evidence)
+    if fault.victims and not fault.culprits and observations.wait_for_other_jobs(fault.victims):
+        return (NextStep(text=_ELSEWHERE, command="unhang jobs"),)
     released = steps_to_release(case)
     steps = [*released, *_rows(BEFORE_LINES[1:] if released else BEFORE_LINES, case)]  # 1
-    if fault.victims and not fault.culprits and observations.wait_for_other_jobs(fault.victims):
-        return (*steps, NextStep(text=_ELSEWHERE, command="unhang jobs"))
     steps += advice_of_lines(observations)  # 2
     if fault.lock is None:
         steps += _rows(AFTER_LINES, case)  # 3
@@ -56,7 +56,7 @@ def next_steps_for(
     return tuple(dict.fromkeys(steps))
 
 
-def _rows(sections: Iterable[Sequence[Row]], case: Case) -> Iterator[NextStep]:
+def _rows(sections: Iterable[Sequence[AdviceRow]], case: Case) -> Iterator[NextStep]:
     for rows in sections:
         row = next((each for each in rows if each.fits(case)), None)
         if row is not None:

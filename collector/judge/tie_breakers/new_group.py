@@ -15,8 +15,9 @@ RULE = "all ranks must take part in creating a new group"
 def went_past(makers: Sequence[int], others: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
     """Return `others` where they are few and all of `makers`, who wait in the store, make a group; else nobody."""
     many = len(others) < len(makers)
-    return others if many and all(_makes_group(rank, observations) for rank in makers) else ()
+    return others if many and all(makes_group(rank, observations) for rank in makers) else ()
 
 
-def _makes_group(rank: int, observations: Observations) -> bool:
+def makes_group(rank: int, observations: Observations) -> bool:
+    """Does its stack show that it makes a group?"""
     return any(frame.function.rpartition(".")[2] == "new_group" for frame in observations.activities[rank].frames)

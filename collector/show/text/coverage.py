@@ -1,5 +1,6 @@
 """How much was examined, and what is missing: silence is reported, never left out."""
 
+import re
 from collections.abc import Sequence
 
 from collector.show.text.layout import Line, Style, paragraph
@@ -8,6 +9,7 @@ from collector.show.text.waits import ranks_text
 from shared.answer.diagnosis import Conflict, Coverage, Gap
 from shared.answer.files_read import FileRead
 from shared.isolation import costs_itself
+from shared.missing import Reason
 from shared.plural import counted
 from shared.rank_sets import fold, unfold
 
@@ -17,6 +19,7 @@ MOST_GAPS = 10
 """Lines on what is missing."""
 
 _MOST_SOURCES = 6
+_NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d+)\b")
 
 
 def coverage_text(coverage: Coverage) -> str:
@@ -64,11 +67,16 @@ def gap_lines(gaps: Sequence[Gap], width: int) -> list[Line]:
 
 
 def fold_gaps(gaps: Sequence[Gap]) -> list[Gap]:
-    """Return `gaps` with those alike but for their ranks and host made one; the order of first sight is kept."""
+    """Return `gaps` with those alike but for their ranks and host made one; the order of first sight is kept.
+
+    What cannot be read names each rank's own process and addresses: all of a job are told once, by the first of them.
+    """
     alike: dict[tuple[object, ...], list[Gap]] = {}
     for gap in gaps:
         alone = (gap.host,) if not gap.ranks else ()
-        alike.setdefault((gap.missing, *alone), []).append(gap)
+        detail = gap.missing.detail
+        shape = _NUMBER.sub("N", detail) if gap.ranks and gap.missing.reason is Reason.UNREADABLE else detail
+        alike.setdefault((gap.missing.source, gap.missing.reason, shape, *alone), []).append(gap)
     return _fold_sources([_one(same) for same in alike.values()])
 
 
@@ -90,7 +98,10 @@ def _of_sources(same: Sequence[Gap]) -> Gap:
 def _one(same: Sequence[Gap]) -> Gap:
     hosts = {gap.host for gap in same}
     ranks = fold(rank for gap in same for rank in unfold(gap.ranks))
-    return Gap(ranks=ranks, host=same[0].host if len(hosts) == 1 else None, missing=same[0].missing)
+    missing = same[0].missing
+    if len({gap.missing.detail for gap in same}) > 1:
+        missing = missing.model_copy(update={"detail": f"{missing.detail}; the others differ in their numbers alone"})
+    return Gap(ranks=ranks, host=same[0].host if len(hosts) == 1 else None, missing=missing)
 
 
 def gap_text(gap: Gap) -> str:

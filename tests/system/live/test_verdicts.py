@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from shared.answer.diagnosis import Diagnosis
+from tests.build.jobs.advice_rules import Situation, complaints
 from tests.build.processes.memory_groups import memory_group
 from tests.system.live.asking import Reply, diagnose, diagnosed, unhang
 from tests.system.live.jobs import Job
@@ -58,8 +60,9 @@ RUNS = [
 
 
 def assert_right(truth: Truth, reply: Reply) -> None:
-    """Fail with all that is wrong, and the answer itself."""
-    wrong = truth.disagreements(reply.answer, reply.status)
+    """Fail with all that is wrong, absurd next steps included, and the answer itself."""
+    absurd = map(str, complaints(Diagnosis.model_validate(reply.answer), Situation()))
+    wrong = [*truth.disagreements(reply.answer, reply.status), *absurd]
     assert not wrong, f"{'; '.join(wrong)}\n{json.dumps(reply.answer, indent=1)}"
 
 

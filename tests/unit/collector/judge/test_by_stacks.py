@@ -116,6 +116,33 @@ def test_the_odd_rank_is_named_where_there_is_one_group() -> None:
     assert named(diagnosis) == {2}
 
 
+@pytest.mark.parametrize(
+    ("call", "kind", "said", "advice"),
+    [
+        (NEW_GROUP, Kind.ORDER_INVERSION, "make groups in different orders", "in the same order"),
+        (ALL_REDUCE, Kind.STUCK_TOGETHER, "in all_reduce, called from different lines", "what branches on rank"),
+    ],
+    ids=["new_group", "all_reduce"],
+)
+def test_two_lines_of_one_function_are_told_and_nobody_is_blamed(
+    call: Frame, kind: Kind, said: str, advice: str
+) -> None:
+    """Which of the two comes first is in no stack."""
+    lines = (STEP, STEP._replace(line=13))
+    (finding,) = judged_frozen({rank: waits(lines[rank == 2], call) for rank in range(4)}, seconds=70.0).findings
+    assert (finding.kind, finding.culprit_ranks) == (kind, ())
+    assert said in finding.summary and "train.py:12" in finding.summary and "train.py:13" in finding.summary
+    assert advice in finding.next_steps[0].text
+    assert not any("GPU" in step.text for step in finding.next_steps)
+
+
+def test_ranks_that_all_wait_for_a_key_are_asked_for_it_and_not_for_their_network() -> None:
+    (finding,) = judged_frozen({rank: waits(STEP, STORE_GET) for rank in range(4)}, seconds=70.0).findings
+    assert "train.py:12" in finding.summary
+    assert "which key" in finding.next_steps[0].text
+    assert not any("preflight" in (step.command or "") for step in finding.next_steps)
+
+
 def test_in_a_job_with_smaller_groups_the_odd_rank_may_be_a_victim_and_is_only_told() -> None:
     """Rank 3 skipped the barrier of its pair, in which rank 2 waits for it, and reduces with the others."""
     diagnosis = judged_frozen(all_but(2, waits(ALL_REDUCE), waits(BARRIER)))

@@ -53,7 +53,11 @@ def test_who_went_past_a_group_that_all_others_make_is_the_odd_one() -> None:
     "away", [dict.fromkeys((0, 1, 3), RENDEZVOUS), dict.fromkeys((0, 1), NEW_GROUP)], ids=["a key", "half of them"]
 )
 def test_many_who_wait_in_the_store_convict_nobody_else(away: dict[int, Frame]) -> None:
-    assert told(judged_in(away)) == [(Kind.STUCK_TOGETHER, (), "0-3")]
+    """Where they stand, in what the others wait for them, and whose key to look for."""
+    (finding,) = judged_in(away).findings
+    assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_NOT_JOINED, (), "0-3")
+    assert "in the store" not in finding.summary and "for them in all_reduce #" in finding.summary
+    assert ("which key" in finding.next_steps[0].text) is (len(away) == 3)
 
 
 @pytest.mark.parametrize(("switches_per_second", "found"), [(0.0, None), (50.0, 2)])
