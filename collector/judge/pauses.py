@@ -25,7 +25,7 @@ from collector.judge.hardware.descriptors import under_way
 from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
-from collector.judge.slow.held_up import Due, at_work, held_up, when_due
+from collector.judge.slow.held_up import HungFrom, at_work, held_up, when_due
 from shared.answer.words import Kind, Verdict
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
@@ -77,7 +77,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
 
 
 def _held_up(
-    fault: Fault, works: dict[int, tuple[Work, ...]], due: Due, stall: float, observations: Observations
+    fault: Fault, works: dict[int, tuple[Work, ...]], due: HungFrom, stall: float, observations: Observations
 ) -> Interpretation:
     last = observations.roster.last_look_ns
     hung_from = None if last is None else rfc3339(last + int((due.seconds - stall) * 1e9))

@@ -55,7 +55,7 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Means(StrEnum):
+class WorkMeans(StrEnum):
     """What a rank is at work with that others wait for."""
 
     CPU = "cpu"

@@ -8,7 +8,7 @@ import pytest
 from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis, WorkEvidence
-from shared.answer.words import Certainty, Kind, Means, Verdict
+from shared.answer.words import Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Child, Fds, NodeSnapshot, Process, RankSnapshot, Socket, Syscall
 from shared.wire.stacks import Frame, Stacks
@@ -40,7 +40,7 @@ def judged(looks: Sequence[NodeSnapshot], expected: Expected | None = None) -> D
     return diagnosis
 
 
-def means_of(diagnosis: Diagnosis) -> list[Means]:
+def means_of(diagnosis: Diagnosis) -> list[WorkMeans]:
     """With what the rank is told to be at work."""
     return [each.means for each in diagnosis.findings[0].evidence if isinstance(each, WorkEvidence)]
 
@@ -147,13 +147,17 @@ def _receiving(bytes_: int, *, remote: str = PEER, to_store: bool = False, reads
 @pytest.mark.parametrize(
     ("looks", "means", "told"),
     [
-        pytest.param(_sleeping(24.0), Means.SLEEP, "sleeps for 24 s more at train_step", id="a back-off"),
-        pytest.param(_waiting_for_child("R", 0.9), Means.CHILD, "its child 77 (gzip), which uses 90%", id="a child"),
-        pytest.param(_writing(24_000_000), Means.FILE, "writes /data/shard.bin at 8.0 MB/s", id="a file that grows"),
-        pytest.param(_receiving(9_000), Means.CONNECTION, f"receives 3.0 kB/s from {PEER}", id="a slow download"),
+        pytest.param(_sleeping(24.0), WorkMeans.SLEEP, "sleeps for 24 s more at train_step", id="a back-off"),
+        pytest.param(
+            _waiting_for_child("R", 0.9), WorkMeans.CHILD, "its child 77 (gzip), which uses 90%", id="a child"
+        ),
+        pytest.param(
+            _writing(24_000_000), WorkMeans.FILE, "writes /data/shard.bin at 8.0 MB/s", id="a file that grows"
+        ),
+        pytest.param(_receiving(9_000), WorkMeans.CONNECTION, f"receives 3.0 kB/s from {PEER}", id="a slow download"),
     ],
 )
-def test_work_is_named(looks: list[NodeSnapshot], means: Means, told: str) -> None:
+def test_work_is_named(looks: list[NodeSnapshot], means: WorkMeans, told: str) -> None:
     """What a rank is at work with is said with its amount, and is no hang."""
     diagnosis = judged(looks)
     assert diagnosis.verdict is Verdict.SLOW and means_of(diagnosis)[0] is means
