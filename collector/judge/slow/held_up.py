@@ -79,7 +79,8 @@ def at_work(fault: Fault, observations: Observations, due: HungFrom, stall: floa
     if fault.kind not in _KINDS or fault.mismatch is not None or fault.lock is not None:
         return {}
     suspects = suspects_of(fault, observations)
-    if not suspects and fault.kind is Kind.STARTUP_INCOMPLETE:
+    if fault.kind is Kind.STARTUP_INCOMPLETE and observations.activities.keys().isdisjoint(suspects):
+        # Who has not arrived may be what another rank has started: Lightning's rank 0 starts the others.
         begun = {rank: works_of_children(observations.roster.ranks[rank]) for rank in fault.victims}
         return {rank: works for rank, works in begun.items() if works}
     works = {rank: _in_time(observations.works(rank), due.seconds - stall) for rank in suspects}
@@ -123,6 +124,7 @@ def held_up(
     return replace(
         fault,
         kind=Kind.HELD_UP,
+        culprits=tuple(rank for rank in fault.culprits if rank in works),
         said=f"{waited} {seconds_in_words(stall)}, and {_doing(works, named=starting)}",
         evidence=(*evidence, *fault.evidence),
         remarks=(remark, *fault.remarks),
