@@ -28,7 +28,7 @@ class JobState(StrEnum):
     HUNG = "hung"
     """Found hung twice: an incident is open."""
     SLOW = "slow"
-    """It goes on, and the last diagnosis found a straggler."""
+    """It goes on, and the last diagnosis found a straggler; or it stands still, and waits for a rank that works."""
     ENDED = "ended"
 
 
