@@ -7,7 +7,7 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import Activity, activity_of
 from shared.answer.words import Cause
 from shared.missing import Missing, Reason
-from shared.wire.core_report import CoreReport
+from shared.wire.debug_output import CoreReport
 from shared.wire.snapshot import Identity, RankSnapshot
 from shared.wire.stacks import Frame, Stacks, Thread
 

@@ -16,7 +16,7 @@ from agent.tools.run_bounded import find_program, run_bounded
 from shared.errors import NotFound, NotPermitted, UnreadableDump
 from shared.missing import Missing, Reason
 from shared.redaction.redact import redact
-from shared.wire.core_report import CoreReport
+from shared.wire.debug_output import CoreReport
 from shared.wire.stacks import Stacks
 
 _MOST_MISSING = 64

@@ -9,7 +9,7 @@ from cli.options import json_option
 from cli.terminal import emit, emit_json
 
 if TYPE_CHECKING:
-    from shared.wire.core_report import CoreReport
+    from shared.wire.debug_output import CoreReport
 
 
 @click.command(

@@ -5,7 +5,7 @@ from cli.tables.table import text
 from collector.show.text.printable import printable
 from shared.missing import Missing
 from shared.plural import counted
-from shared.wire.core_report import CoreReport
+from shared.wire.debug_output import CoreReport
 from shared.wire.stacks import Stacks
 
 _MOST_MISSING = 8

@@ -171,11 +171,9 @@ class JobWatch:
         stood = self._still_for(now)
         most = IDLE_AGAIN_SECONDS if diagnosis.state == "idle" else MOST_AGAIN_SECONDS
         timeout = self.view.timeout_seconds
-        again = min(most, max(AGAIN_SECONDS, stood))
+        again = min(most, max(AGAIN_SECONDS, stood), hung_in(diagnosis) + LEAST_BETWEEN_SECONDS)
         if timeout is not None and stood < timeout * TIMEOUT_SHARE < stood + again:
             again = max(LEAST_BETWEEN_SECONDS, timeout * TIMEOUT_SHARE - stood)
-        if (due := hung_in(diagnosis)) is not None:
-            again = min(again, due + LEAST_BETWEEN_SECONDS)
         self._next_ask = now + again
         self._set_state(now)
 
@@ -242,8 +240,7 @@ class JobWatch:
         return UNREACHABLE_SECONDS - (silent if told >= (self.view.world_size or 0) else still)
 
     def _has_crashed(self, rank: int) -> bool:
-        known = self.view.exited.get(rank)
-        return known is not None and known.rank.abnormally
+        return (known := self.view.exited.get(rank)) is not None and known.rank.abnormally
 
     def _still_for(self, now: float) -> float:
         asked = (self.view.stood_since, self.view.partly_stood_since, self.view.idle_since)
@@ -335,7 +332,7 @@ class JobWatch:
         if self._asking or self.suspected is not None:
             return JobState.SUSPECTED
         still = self._still_for(now)
-        if self.last is not None and is_held_up(self.last) and still > now - self._asked_at:
+        if is_held_up(self.last) and still > now - self._asked_at:
             return JobState.SLOW
         if still >= LEAST_STILL_SECONDS:
             return JobState.QUIET

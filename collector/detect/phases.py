@@ -56,18 +56,18 @@ def held_for(diagnosis: Diagnosis, phase: Phase | None, pauses: UsualPauses) -> 
     return allowed
 
 
-def is_held_up(diagnosis: Diagnosis) -> bool:
+def is_held_up(diagnosis: Diagnosis | None) -> bool:
     """Do others wait for a rank that demonstrably works? That is no alarm."""
-    return any(finding.kind is Kind.HELD_UP for finding in diagnosis.findings)
+    return diagnosis is not None and any(finding.kind is Kind.HELD_UP for finding in diagnosis.findings)
 
 
-def hung_in(diagnosis: Diagnosis) -> float | None:
-    """Return after how many seconds, from its last look on, who is held up would be called hung; None: nobody is."""
+def hung_in(diagnosis: Diagnosis) -> float:
+    """Return after how many seconds, from its last look on, who works would be called hung; infinite: nobody does."""
     for finding in diagnosis.findings:
         if finding.hung_from is not None and finding.since is not None and finding.lasted_seconds is not None:
             apart = datetime.fromisoformat(finding.hung_from) - datetime.fromisoformat(finding.since)
             return max(0.0, apart.total_seconds() - finding.lasted_seconds)
-    return None
+    return float("inf")
 
 
 def is_seen_in_part(diagnosis: Diagnosis) -> bool:

@@ -77,8 +77,7 @@ class AgentQueries:
         self._doubtful = frozenset(doubtful)
         self.told: frozenset[int] = frozenset()
         """Ranks that are not to be looked at, for their agents have told where they stand."""
-        self.usual_pause: float | None = None
-        """How long jobs of this name usually pause, in seconds."""
+        self.usual_pause: float | None = None  # of jobs of this name, in seconds
         self._silent: dict[str, Silent] = {}
         self._answered: set[str] = set()
         self._unreadable: list[Missing] = []

@@ -18,13 +18,13 @@ from collector.align.progress import Motion
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.work.values import Work
 from collector.judge.by_stacks import may_be_slow
-from collector.judge.fault import NEVER_PASSES, Fault
+from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import under_way
 from collector.judge.moment_of_dumps import doubt_of_files
 from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
-from collector.judge.slow.held_up import Due, at_work, held_up, when_due
+from collector.judge.slow.held_up import HungFrom, at_work, held_up, when_due
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
@@ -40,24 +40,15 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     motion = observations.motion
     suspects = tuple(sorted({*fault.culprits} or observations.activities))
     stall = _stall(fault, observations)
-    if any(seen.may_be_idle for seen in observations.seen(suspects)):
-        return Interpretation(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
-    outside = tuple(rank for rank in suspects if rank not in fault.victims)
-    if outside and all(map(observations.works_for_another, outside)):
-        work = f"{ranks_with(outside, 'is', 'are')} at work in a remote procedure call"
-        return Interpretation(Verdict.NOT_HUNG, work, state="running")
-    recorded = fault.mismatch is not None
-    at_once = fault.kind in NEVER_PASSES and (recorded or fault.kind is not Kind.COLLECTIVE_MISMATCH)  # 2
-    may_take = not recorded and fault.kind is not Kind.RANK_STOPPED  # wherever it was stopped
-    phase = phase_at_work(suspects, observations) if may_take else None
+    elsewhere = _idle_or_called(fault, suspects, stall, observations)
+    if elsewhere is not None:
+        return elsewhere  # 1
+    phase = None if _cannot_pass(fault) else phase_at_work(suspects, observations)
     due = when_due(fault, observations, phase)
     works = at_work(fault, observations, due, stall)
-    if works and stall >= motion.needed(busy=_is_starting(fault)):
+    needed = motion.needed(busy=_is_starting(fault)) if works else _needed(fault, suspects, phase, observations)
+    if works and stall >= needed:
         return None if stall >= due.seconds else _held_up(fault, works, due, stall, observations)  # 3
-    busy = may_take and (bool(works) or _takes_time(fault, suspects, observations))
-    needed = motion.needed(busy=busy and not works, at_once=at_once)  # 4, 5
-    if phase is not None and not works:
-        needed = max(needed, ALLOWED_SECONDS[phase])  # 6
     sent = under_way(fault, observations) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
     if sent is not None or (stall >= needed and _is_unseen(fault)):
         needed = motion.needed(busy=True)
@@ -76,8 +67,34 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     )
 
 
+def _idle_or_called(
+    fault: Fault, suspects: tuple[int, ...], stall: float, observations: Observations
+) -> Interpretation | None:
+    """Step 1."""
+    if any(seen.may_be_idle for seen in observations.seen(suspects)):
+        return Interpretation(Verdict.CANNOT_TELL, "", waited_for=suspects, stall=stall, idle=True)
+    outside = tuple(rank for rank in suspects if rank not in fault.victims)
+    if outside and all(map(observations.works_for_another, outside)):
+        work = f"{ranks_with(outside, 'is', 'are')} at work in a remote procedure call"
+        return Interpretation(Verdict.NOT_HUNG, work, state="running")
+    return None
+
+
+def _needed(fault: Fault, suspects: tuple[int, ...], phase: Phase | None, observations: Observations) -> float:
+    """For how many seconds all must have stood still, where nobody demonstrably works."""
+    at_once = fault.kind in NEVER_PASSES and (fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH)
+    busy = not _cannot_pass(fault) and _takes_time(fault, suspects, observations)
+    needed = observations.motion.needed(busy=busy, at_once=at_once)  # 2, 4, 5
+    return needed if phase is None else max(needed, ALLOWED_SECONDS[phase])  # 6
+
+
+def _cannot_pass(fault: Fault) -> bool:
+    """Is it on record, or was it stopped, wherever it was? Then it does not matter what it is at."""
+    return fault.mismatch is not None or fault.kind is Kind.RANK_STOPPED
+
+
 def _held_up(
-    fault: Fault, works: dict[int, tuple[Work, ...]], due: Due, stall: float, observations: Observations
+    fault: Fault, works: dict[int, tuple[Work, ...]], due: HungFrom, stall: float, observations: Observations
 ) -> Interpretation:
     last = observations.roster.last_look_ns
     hung_from = None if last is None else rfc3339(last + int((due.seconds - stall) * 1e9))

@@ -2,21 +2,20 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from shared import SCHEMA_VERSION
 from shared.answer.checks import Check
+from shared.answer.contract import Contract as Contract
+from shared.answer.contract import EvidenceOfRanks
 from shared.answer.files_read import FileRead
-from shared.answer.words import Cause, Certainty, Kind, Means, Verdict
+from shared.answer.node_evidence import GpuEvidence as GpuEvidence
+from shared.answer.node_evidence import KernelEvidence as KernelEvidence
+from shared.answer.node_evidence import PodEvidence as PodEvidence
+from shared.answer.node_evidence import PortEvidence as PortEvidence
+from shared.answer.words import Cause, Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
 from shared.rank_sets import FoldedRanks
-from shared.value import Value
-
-
-class Contract(Value):
-    """Base of the answer's parts: frozen, every field always present."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
 class Culprit(Contract):
@@ -90,12 +89,7 @@ class Link(Contract):
     interface: str | None = None
 
 
-class _Evidence(Contract):
-    ranks: FoldedRanks = Field(description="The ranks that it is about.")
-    text: str = Field(description="One sentence for a person.")
-
-
-class SequenceEvidence(_Evidence):
+class SequenceEvidence(EvidenceOfRanks):
     """How far the ranks of a group are, by the last operation that each issued."""
 
     kind: Literal["sequence"] = "sequence"
@@ -118,7 +112,7 @@ class Side(Contract):
     call_site: Place | None = None
 
 
-class SignatureEvidence(_Evidence):
+class SignatureEvidence(EvidenceOfRanks):
     """Same group, same sequence, different operations."""
 
     kind: Literal["signature"] = "signature"
@@ -127,20 +121,20 @@ class SignatureEvidence(_Evidence):
     sides: tuple[Side, ...]
 
 
-class WaitEvidence(_Evidence):
+class WaitEvidence(EvidenceOfRanks):
     """Edges of the wait-for graph that lead to the culprit."""
 
     kind: Literal["wait"] = "wait"
     waits: tuple[Wait, ...]
 
 
-class StackEvidence(_Evidence):
+class StackEvidence(EvidenceOfRanks):
     kind: Literal["stack"] = "stack"
     thread: str = ""
     frames: tuple[Place, ...] = Field(description="Outermost first.")
 
 
-class ProcessEvidence(_Evidence):
+class ProcessEvidence(EvidenceOfRanks):
     kind: Literal["process"] = "process"
     host: str | None = None
     pid: int | None = None
@@ -149,27 +143,27 @@ class ProcessEvidence(_Evidence):
     signal: int | None = None
 
 
-class AbsenceEvidence(_Evidence):
+class AbsenceEvidence(EvidenceOfRanks):
     """Ranks that should be there and were not found."""
 
     kind: Literal["absence"] = "absence"
     reason: Reason
 
 
-class LogEvidence(_Evidence):
+class LogEvidence(EvidenceOfRanks):
     kind: Literal["log"] = "log"
     path: str = ""
     line: str
 
 
-class FdEvidence(_Evidence):
+class FdEvidence(EvidenceOfRanks):
     kind: Literal["fd"] = "fd"
     pid: int | None = None
     fd: int | None = None
     target: str | None = None
 
 
-class MotionEvidence(_Evidence):
+class MotionEvidence(EvidenceOfRanks):
     """Which ranks made progress between two looks."""
 
     kind: Literal["motion"] = "motion"
@@ -178,15 +172,15 @@ class MotionEvidence(_Evidence):
     frozen: FoldedRanks = ""
 
 
-class WorkEvidence(_Evidence):
+class WorkEvidence(EvidenceOfRanks):
     """What a rank was seen at work with while others waited for it."""
 
     kind: Literal["work"] = "work"
-    means: Means
+    means: WorkMeans
     seconds: float = Field(description="Between the two looks that show it; 0 for a sleep, which one look shows.")
 
 
-class LagEvidence(_Evidence):
+class LagEvidence(EvidenceOfRanks):
     """A straggler's arrival compared with the others'."""
 
     kind: Literal["lag"] = "lag"
@@ -195,45 +189,6 @@ class LagEvidence(_Evidence):
     period_seconds: float
     last_in: int = Field(description="In how many of `of` sequences it was last.")
     of: int
-
-
-class KernelEvidence(_Evidence):
-    """A line of a node's kernel log."""
-
-    kind: Literal["kernel"] = "kernel"
-    host: str | None = None
-    line: str
-    at: float | None = Field(default=None, description="Unix seconds of the first such line.")
-    count: int = Field(default=1, description="How often it was printed.")
-
-
-class GpuEvidence(_Evidence):
-    """What the driver reports about one GPU."""
-
-    kind: Literal["gpu"] = "gpu"
-    host: str | None = None
-    index: int
-    device: str | None = Field(default=None, description="PCI address.")
-
-
-class PortEvidence(_Evidence):
-    """What the kernel reports about one network port."""
-
-    kind: Literal["port"] = "port"
-    host: str | None = None
-    port: str = Field(description="`mlx5_0/1`, or an interface's name.")
-
-
-class PodEvidence(_Evidence):
-    """What Kubernetes reports about one pod of the job."""
-
-    kind: Literal["pod"] = "pod"
-    pod: str = Field(description="`NAMESPACE/NAME`")
-    container: str | None = None
-    host: str | None = Field(default=None, description="Its node.")
-    phase: str = Field(default="", description="Running, Pending, Failed …")
-    reason: str = Field(default="", description="What is or was wrong: `OOMKilled`, `Evicted` …")
-    restarts: int = 0
 
 
 Evidence = Annotated[

@@ -28,7 +28,7 @@ class JobState(StrEnum):
     HUNG = "hung"
     """Found hung twice: an incident is open."""
     SLOW = "slow"
-    """It goes on, and the last diagnosis found a straggler."""
+    """It goes on, and the last diagnosis found a straggler; or it stands still, and waits for a rank that works."""
     FINISHED = "finished"
     """No rank is left, and each is known to have exited with code 0."""
     DIED = "died"

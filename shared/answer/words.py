@@ -63,7 +63,7 @@ HARDWARE_CAUSES = frozenset({Cause.GPU_FAULT, Cause.NETWORK, Cause.DEVICE_SYNC, 
 """Causes that a faulty device, link or disk of the culprit's node can have; all others are what programs do."""
 
 
-class Means(StrEnum):
+class WorkMeans(StrEnum):
     """What a rank is at work with that others wait for."""
 
     CPU = "cpu"

@@ -1,4 +1,4 @@
-"""A closer look at one process, on demand: a debugger's backtrace, or the system calls of some seconds."""
+"""A closer look at one process, on demand: a debugger's backtrace, the system calls of some seconds, or a core file."""
 
 from enum import StrEnum
 
@@ -49,3 +49,26 @@ class DeepLook(Value):
     syscalls: SyscallTrace | None = None
     remark: str = Field(default="", description="What is missing from it, and why.")
     missing: Missing | None = Field(default=None, description="Why there are neither stacks nor system calls.")
+
+
+class CoreReport(Value):
+    """One core file, read. Sizes in bytes."""
+
+    file: str
+    size_bytes: int
+    missing_bytes: int = Field(default=0, description="How much of it is cut off; 0: nothing.")
+    pid: int | None = None
+    command: str = Field(default="", description="The first 80 characters of the command line, secrets redacted.")
+    executable: str | None = Field(default=None, description="The program, as the core names it.")
+    executable_found: bool = Field(default=False, description="Was that file found here? Without it names are missing.")
+    libraries: int = Field(default=0, description="Libraries that were mapped.")
+    libraries_missing: tuple[str, ...] = Field(
+        default=(), description="Libraries that were not found here; at most 64."
+    )
+    signal: int | None = Field(default=None, description="The signal that killed it; None: dumped from a live process.")
+    signal_name: str = ""
+    thread: int | None = Field(default=None, description="The thread that received the signal, else the main thread.")
+    python: Stacks | Missing
+    native: Stacks | Missing
+    story: str = Field(default="", description="What probably happened, in a sentence or two.")
+    cause: str = Field(default="unknown", description="One of the causes of a diagnosis.")

@@ -6,7 +6,7 @@ from collector.align.stacks.activity import Activity
 from collector.align.thresholds import BUSY_BYTES, SOME_BYTES
 from collector.align.work.beats import Between
 from collector.align.work.values import Ends, Work
-from shared.answer.words import Cause, Means
+from shared.answer.words import Cause, WorkMeans
 from shared.units import bytes_in_words
 from shared.wire.snapshot import Fds, Process, RankSnapshot, Socket, Syscall
 
@@ -56,7 +56,7 @@ def _files(a: Fds, b: Fds, seconds: float) -> Iterator[Work]:
     if moved > BUSY_BYTES:
         path, rate = b.files[fd], moved / seconds
         verb = "writes" if fd in b.writable else "reads"
-        yield Work(Means.FILE, f"{verb} {path} at {bytes_in_words(rate)}/s", path, seconds, rate)
+        yield Work(WorkMeans.FILE, f"{verb} {path} at {bytes_in_words(rate)}/s", path, seconds, rate)
 
 
 def _connections(
@@ -79,7 +79,7 @@ def _connections(
         moved, way, remote = max(found)
         rate = moved / seconds
         what = f"{'receives' if way == 'from' else 'sends'} {bytes_in_words(rate)}/s {way} {remote}"
-        yield Work(Means.CONNECTION, what, remote, seconds, rate)
+        yield Work(WorkMeans.CONNECTION, what, remote, seconds, rate)
 
 
 def _ends(socket: Socket) -> tuple[int, str, str]:
@@ -93,4 +93,4 @@ def _in_all(counters: Between, syscall: Syscall | None) -> Iterator[Work]:
         target = "" if inside is None else inside.target or ""
         of = f", now {target}" if target.startswith("/") else " through a pipe" if target.startswith("pipe:") else ""
         rate = counters.moved / counters.seconds
-        yield Work(Means.BYTES, f"reads and writes {bytes_in_words(rate)}/s{of}", target, counters.seconds, rate)
+        yield Work(WorkMeans.BYTES, f"reads and writes {bytes_in_words(rate)}/s{of}", target, counters.seconds, rate)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shared.answer.words import Means
+from shared.answer.words import WorkMeans
 
 Ends = tuple[str, str]
 """Of one socket: its own address, and whom it is connected to."""
@@ -12,7 +12,7 @@ Ends = tuple[str, str]
 class Work:
     """One thing that a rank was seen to do between two looks."""
 
-    means: Means
+    means: WorkMeans
     what: str
     """For people, after its subject: `uses 98% of a CPU at tokenize (train.py:36)`."""
     where: str

@@ -24,7 +24,7 @@ from collector.align.thresholds import BUSY_BYTES, BUSY_CPU_SHARE, MOMENT_SECOND
 from collector.align.work.beats import Between, between, between_of_child
 from collector.align.work.carried import of_bytes, syscall_of
 from collector.align.work.values import Ends, Work
-from shared.answer.words import Cause, Means
+from shared.answer.words import Cause, WorkMeans
 from shared.units import bytes_in_words, seconds_in_words
 from shared.wire.snapshot import Process, RankSnapshot, Syscall
 from shared.wire.stacks import Stacks
@@ -85,7 +85,7 @@ def _asleep(view: RankView, activity: Activity) -> Work | None:
     where = _at(activity)
     sleeps = f"sleeps for {seconds_in_words(left)} more" if left > MOMENT_SECONDS else "sleeps for moments"
     what = f"{sleeps}{where and f' at {where}'}"
-    return Work(Means.SLEEP, what, where, 0.0, left)
+    return Work(WorkMeans.SLEEP, what, where, 0.0, left)
 
 
 def _at(activity: Activity) -> str:
@@ -121,17 +121,17 @@ def _children(a: RankSnapshot, b: RankSnapshot, counters: Between, least: float)
             if len(at_work) == 1
             else f"{len(at_work)} children, such as {who}, which use"
         )
-        yield Work(Means.CHILD, f"waits for {which} {share:.0%} of a CPU", who, counters.seconds, share)
+        yield Work(WorkMeans.CHILD, f"waits for {which} {share:.0%} of a CPU", who, counters.seconds, share)
         return
     for process, beats in told:
         if beats.moved > BUSY_BYTES:
             rate, who = beats.moved / beats.seconds, _named(process)
             what = f"waits for its child {who}, which reads and writes {bytes_in_words(rate)}/s"
-            yield Work(Means.CHILD, what, who, beats.seconds, rate)
+            yield Work(WorkMeans.CHILD, what, who, beats.seconds, rate)
             return
     if counters.is_much(counters.children_cpu, least):
         what = f"waits for processes that it starts, which use {counters.children_cpu:.0%} of a CPU"
-        yield Work(Means.CHILD, what, "", counters.seconds, counters.children_cpu)
+        yield Work(WorkMeans.CHILD, what, "", counters.seconds, counters.children_cpu)
 
 
 def _named(process: Process) -> str:
@@ -144,7 +144,9 @@ def _cpu(view: RankView, activity: Activity, counters: Between, *, within: bool)
     if counters.is_much(main):
         where = _at(activity)
         on = " on one line that calls nothing," if calls_nothing(view, activity) else ""
-        yield Work(Means.CPU, f"uses {main:.0%} of a CPU{on}{where and f' at {where}'}", where, counters.seconds, main)
+        yield Work(
+            WorkMeans.CPU, f"uses {main:.0%} of a CPU{on}{where and f' at {where}'}", where, counters.seconds, main
+        )
         return
     others = counters.cpu - main
     if not within or not counters.is_much(others, OTHERS_CPU_SHARE):
@@ -154,7 +156,7 @@ def _cpu(view: RankView, activity: Activity, counters: Between, *, within: bool)
     if at_work or not seen:
         where = _at(at_work[0]) if at_work else ""
         what = f"waits for a thread of its own{where and f' at {where}'}; its threads use {others:.0%} of a CPU"
-        yield Work(Means.CPU, what, where, counters.seconds, others)
+        yield Work(WorkMeans.CPU, what, where, counters.seconds, others)
 
 
 def _other_threads(view: RankView) -> list[Activity]:

@@ -23,7 +23,7 @@ from collector.align.work.work import works_of_children
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import WorkEvidence
-from shared.answer.words import Kind, Means
+from shared.answer.words import Kind, WorkMeans
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.units import seconds_in_words
@@ -37,7 +37,7 @@ _MOST_EVIDENCE = 16
 
 
 @dataclass(frozen=True)
-class Due:
+class HungFrom:
     """When those who work would be called hung."""
 
     seconds: float
@@ -45,20 +45,20 @@ class Due:
     why: str
 
 
-def when_due(fault: Fault, observations: Observations, phase: Phase | None) -> Due:
+def when_due(fault: Fault, observations: Observations, phase: Phase | None) -> HungFrom:
     """Return how long the others must have waited until who works is called hung, and why so long."""
-    due = Due(HELD_UP_SECONDS, f"once the others have waited for {seconds_in_words(HELD_UP_SECONDS)}")  # 1
+    due = HungFrom(HELD_UP_SECONDS, f"once the others have waited for {seconds_in_words(HELD_UP_SECONDS)}")  # 1
     usual = observations.usual_pause
     if usual is not None and HELD_UP_GAPS * usual > due.seconds:  # 2
         why = f"once the others have waited {HELD_UP_GAPS:.0f} times as long as in the longest pause known of this job"
-        due = Due(HELD_UP_GAPS * usual, f"{why}, {seconds_in_words(usual)}")
+        due = HungFrom(HELD_UP_GAPS * usual, f"{why}, {seconds_in_words(usual)}")
     if phase is not None and ALLOWED_SECONDS[phase] > due.seconds:  # 3
         allowed = ALLOWED_SECONDS[phase]
-        due = Due(allowed, f"for such work may take {seconds_in_words(allowed)}")
+        due = HungFrom(allowed, f"for such work may take {seconds_in_words(allowed)}")
     timeout = _timeout(fault, observations)
     if timeout is not None and TIMEOUT_NEAR * timeout < due.seconds:  # 4
         why = f"shortly before the operation that the others wait in times out, after {seconds_in_words(timeout)}"
-        due = Due(TIMEOUT_NEAR * timeout, why)
+        due = HungFrom(TIMEOUT_NEAR * timeout, why)
     return due
 
 
@@ -74,12 +74,13 @@ def _timeout(fault: Fault, observations: Observations) -> float | None:
     return min(told, default=None)
 
 
-def at_work(fault: Fault, observations: Observations, due: Due, stall: float) -> dict[int, tuple[Work, ...]]:
+def at_work(fault: Fault, observations: Observations, due: HungFrom, stall: float) -> dict[int, tuple[Work, ...]]:
     """Return what each of those works with who are waited for; none where one of them does not."""
     if fault.kind not in _KINDS or fault.mismatch is not None or fault.lock is not None:
         return {}
     suspects = suspects_of(fault, observations)
-    if not suspects and fault.kind is Kind.STARTUP_INCOMPLETE:
+    if fault.kind is Kind.STARTUP_INCOMPLETE and observations.activities.keys().isdisjoint(suspects):
+        # Who has not arrived may be what another rank has started: Lightning's rank 0 starts the others.
         begun = {rank: works_of_children(observations.roster.ranks[rank]) for rank in fault.victims}
         return {rank: works for rank, works in begun.items() if works}
     works = {rank: _in_time(observations.works(rank), due.seconds - stall) for rank in suspects}
@@ -94,11 +95,11 @@ def suspects_of(fault: Fault, observations: Observations) -> tuple[int, ...]:
 
 
 def _in_time(works: Sequence[Work], left: float) -> tuple[Work, ...]:
-    return tuple(work for work in works if work.means is not Means.SLEEP or work.amount <= left)
+    return tuple(work for work in works if work.means is not WorkMeans.SLEEP or work.amount <= left)
 
 
 def held_up(
-    fault: Fault, works: dict[int, tuple[Work, ...]], due: Due, stall: float, observations: Observations
+    fault: Fault, works: dict[int, tuple[Work, ...]], due: HungFrom, stall: float, observations: Observations
 ) -> Fault:
     """Return what is to be said of those who work: not that they hang, but that the others wait."""
     inside = "" if fault.op is None else f" in {fault.op}{'' if fault.sequence is None else f' #{fault.sequence}'}"
@@ -123,6 +124,7 @@ def held_up(
     return replace(
         fault,
         kind=Kind.HELD_UP,
+        culprits=tuple(rank for rank in fault.culprits if rank in works),
         said=f"{waited} {seconds_in_words(stall)}, and {_doing(works, named=starting)}",
         evidence=(*evidence, *fault.evidence),
         remarks=(remark, *fault.remarks),

@@ -14,6 +14,7 @@ KINDS = {
     Kind.P2P_UNMATCHED: "a send or receive has no partner",
     Kind.STUCK_TOGETHER: "every rank has joined the operation, and it does not complete",
     Kind.STARTUP_INCOMPLETE: "the job has not come together at its start",
+    Kind.HELD_UP: "others wait for it, and it works",
     Kind.STRAGGLER: "it goes on, but the others wait for it in every step",
 }
 """What is wrong between the ranks."""

@@ -25,6 +25,36 @@ def fds_of(pid: int, question: LookDepth = PLAIN) -> Fds:
     return found
 
 
+def test_files_tell_how_far_they_are_and_who_may_be_written(tmp_path: Path) -> None:
+    """Two looks show by how much one goes through them."""
+    (tmp_path / "read").write_bytes(b"x" * 100)
+    program = (
+        f"w = open({str(tmp_path / 'w')!r}, 'wb', 0); w.write(b'x' * 70)\n"
+        f"r = open({str(tmp_path / 'read')!r}, 'rb', 0); r.read(30)\n"
+    )
+    with running(program + READY + "time.sleep(600)\n") as process:
+        found = fds_of(process.pid)
+    by_name = {Path(path).name: fd for fd, path in found.files.items()}
+    assert found.positions[by_name["w"]] == 70 and by_name["w"] in found.writable
+    assert found.positions[by_name["read"]] == 30 and by_name["read"] not in found.writable
+
+
+def test_connections_tell_what_they_have_carried() -> None:
+    """Also such as nobody has read from yet; what is no TCP socket tells nothing, and none of them is changed by it."""
+    program = (
+        "import socket\nserver = socket.create_server(('127.0.0.1', 0))\n"
+        "near = socket.create_connection(server.getsockname()); far, _ = server.accept()\n"
+        "near.sendall(b'x' * 5000); far.recv(10); pair = socket.socketpair()\n"
+    )
+    with running(program + READY + "time.sleep(600)\n") as process:
+        sockets = fds_of(process.pid).sockets
+        again = fds_of(process.pid).sockets
+    carried = sorted(s.received_bytes or 0 for s in sockets if s.kind.startswith("tcp"))
+    assert carried == [0, 0, 5000] and max(s.sent_bytes or 0 for s in sockets) >= 5000
+    assert {s.received_bytes for s in sockets if s.kind == "unix"} == {None}
+    assert again == sockets
+
+
 def test_descriptors_are_counted_by_kind(tmp_path: Path) -> None:
     """Files, folders, devices, and the kernel's own inventions."""
     program = (

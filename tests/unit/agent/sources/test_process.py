@@ -47,6 +47,15 @@ def test_sleeping_process() -> None:
     assert found.before.main_switches is not None
 
 
+@pytest.mark.parametrize(("seconds", "least"), [(600, 500.0), (86_400, 86_000.0)])
+def test_sleep_tells_when_it_ends(seconds: int, least: float) -> None:
+    """A back-off and a day's sleep look alike but for that."""
+    with running(READY + f"time.sleep({seconds})\n") as process:
+        call = until(lambda: process_of(process.pid).syscall, lambda call: call is not None and "sleep" in call.name)
+    assert call is not None and call.ends_in_seconds is not None
+    assert least < call.ends_in_seconds <= seconds
+
+
 def test_process_that_reads_a_pipe() -> None:
     """The call names its descriptor, and that what it is."""
     with running(READY + "sys.stdin.buffer.raw.read(1)\n", stdin=-1) as process:

@@ -9,7 +9,7 @@ from cli.core_story import tell_story
 from cli.main import unhang as unhang_group
 from cli.tables.core import core_table
 from shared.missing import Missing, Reason
-from shared.wire.core_report import CoreReport
+from shared.wire.debug_output import CoreReport
 from shared.wire.stacks import Frame, Stacks, Thread
 from tests.unit.agent.tools.test_core_file import STATUS, made_up
 

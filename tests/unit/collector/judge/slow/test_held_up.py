@@ -8,10 +8,10 @@ import pytest
 from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis, WorkEvidence
-from shared.answer.words import Certainty, Kind, Means, Verdict
+from shared.answer.words import Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Child, Fds, NodeSnapshot, Process, RankSnapshot, Socket, Syscall
-from shared.wire.stacks import Frame, Stacks
+from shared.wire.stacks import Frame, Stacks, Thread
 from tests.build.jobs.placed import with_rank
 from tests.build.jobs.simulated import PAIRS, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks, training
 
@@ -40,7 +40,7 @@ def judged(looks: Sequence[NodeSnapshot], expected: Expected | None = None) -> D
     return diagnosis
 
 
-def means_of(diagnosis: Diagnosis) -> list[Means]:
+def means_of(diagnosis: Diagnosis) -> list[WorkMeans]:
     """With what the rank is told to be at work."""
     return [each.means for each in diagnosis.findings[0].evidence if isinstance(each, WorkEvidence)]
 
@@ -81,8 +81,8 @@ def _between(looks: list[NodeSnapshot], first: Mapping[str, object], last: Mappi
     return [*with_rank(looks[:1], 2, **first), *with_rank(looks[1:], 2, **last)]
 
 
-def _process(looks: list[NodeSnapshot], at: int, **update: object) -> Process:
-    process = next(rank.process for rank in looks[at].ranks if rank.identity.rank == 2)
+def _process(looks: list[NodeSnapshot], at: int, rank: int = 2, **update: object) -> Process:
+    process = next(each.process for each in looks[at].ranks if each.identity.rank == rank)
     assert isinstance(process, Process)
     return process.model_copy(update=update)
 
@@ -93,8 +93,8 @@ def _sleeping(seconds: float | None) -> list[NodeSnapshot]:
     return _between(looks, {}, {"process": _process(looks, 1, syscall=call)})
 
 
-def _child(pid: int, state: str, cpu_share: float, looks: list[NodeSnapshot], at: int) -> Child:
-    beat = _process(looks, at).before
+def _child(pid: int, state: str, cpu_share: float, looks: list[NodeSnapshot], at: int, rank: int = 2) -> Child:
+    beat = _process(looks, at, rank).before
     assert beat is not None
     beat = beat.model_copy(update={"cpu_seconds": cpu_share * 3.0 * at})
     told = {"pid": pid, "state": state, "name": "gzip", "before": beat, "after": beat}
@@ -147,13 +147,17 @@ def _receiving(bytes_: int, *, remote: str = PEER, to_store: bool = False, reads
 @pytest.mark.parametrize(
     ("looks", "means", "told"),
     [
-        pytest.param(_sleeping(24.0), Means.SLEEP, "sleeps for 24 s more at train_step", id="a back-off"),
-        pytest.param(_waiting_for_child("R", 0.9), Means.CHILD, "its child 77 (gzip), which uses 90%", id="a child"),
-        pytest.param(_writing(24_000_000), Means.FILE, "writes /data/shard.bin at 8.0 MB/s", id="a file that grows"),
-        pytest.param(_receiving(9_000), Means.CONNECTION, f"receives 3.0 kB/s from {PEER}", id="a slow download"),
+        pytest.param(_sleeping(24.0), WorkMeans.SLEEP, "sleeps for 24 s more at train_step", id="a back-off"),
+        pytest.param(
+            _waiting_for_child("R", 0.9), WorkMeans.CHILD, "its child 77 (gzip), which uses 90%", id="a child"
+        ),
+        pytest.param(
+            _writing(24_000_000), WorkMeans.FILE, "writes /data/shard.bin at 8.0 MB/s", id="a file that grows"
+        ),
+        pytest.param(_receiving(9_000), WorkMeans.CONNECTION, f"receives 3.0 kB/s from {PEER}", id="a slow download"),
     ],
 )
-def test_work_is_named(looks: list[NodeSnapshot], means: Means, told: str) -> None:
+def test_work_is_named(looks: list[NodeSnapshot], means: WorkMeans, told: str) -> None:
     """What a rank is at work with is said with its amount, and is no hang."""
     diagnosis = judged(looks)
     assert diagnosis.verdict is Verdict.SLOW and means_of(diagnosis)[0] is means
@@ -243,3 +247,22 @@ def test_a_loop_on_one_line_is_told_as_such() -> None:
     third = with_rank(looks[1:], 2, stacks=native)[0]
     later = third.model_copy(update={"taken_at_ns": (third.taken_at_ns or 0) + 1})
     assert "on one line that calls nothing, at train_step" in judged([*looks, later]).headline
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(8.0, Verdict.CANNOT_TELL), (70.0, Verdict.SLOW)])
+def test_a_start_is_no_hang_whoever_launches(seconds: float, verdict: Verdict) -> None:
+    """Rank 0 waits in rendezvous for a child that it has started, and that still imports."""
+    init = Frame("init_process_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1892)
+    store = Frame("_create_c10d_store", "/env/lib/python3.11/site-packages/torch/distributed/rendezvous.py", 199)
+    looks = live_looks(Job({0: [Stay()]}), {0: Seen(frames=(USER, init, store))}, world_size=2, recorder=False)
+    importing = Frame("<module>", "/env/lib/python3.11/site-packages/torch/__init__.py", 2868)
+    thread = Thread(tid=77, name="MainThread", frames=(0,))
+    begun = (looks[1].taken_at_ns or 0) / 1e9 - seconds
+    for at in (0, 1):
+        child = _child(77, "R", 0.9, looks, at, rank=0)
+        process = child.process.model_copy(update={"started_at": begun})
+        stacks = Stacks(pid=77, frames=(importing,), threads=(thread,))
+        looks[at : at + 1] = with_rank(looks[at : at + 1], 0, children=(Child(process=process, stacks=stacks),))
+    diagnosis = diagnose(looks, Expected())
+    assert diagnosis.verdict is verdict
+    assert all(finding.kind is Kind.HELD_UP and not finding.culprits for finding in diagnosis.findings)
