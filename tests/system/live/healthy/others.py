@@ -11,8 +11,8 @@ from tests.system.live.healthy.programs import Program
 _HERE = Path(__file__).parent
 _SHORT = {
     "{torchrun}": "{python} -m torch.distributed.run --standalone --nproc-per-node 2",
-    "{accelerate}": "{python} -m accelerate.commands.launch --cpu --num_processes 2 --num_machines 1 "
-    "--main_process_port 29534",
+    # `accelerate launch --cpu` starts one process, or asks for MPI.
+    "{accelerate}": "ACCELERATE_USE_CPU=true {python} -m torch.distributed.run --standalone --nproc-per-node 2",
     "{data}": f"{{python}} {_HERE / 'data.py'}",
 }
 
