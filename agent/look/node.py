@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from agent.deadline import Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
 from agent.errors import missing_for
-from agent.find.blockers import Avoided, Blockers
+from agent.find.blockers import Avoided, Blockers, Key
 from agent.find.choose_ranks import FoundRanks, discover
-from agent.find.group_search import GroupSearch, Key
+from agent.find.group_search import GroupSearch
 from agent.find.pending_launchers import waiting_launchers
 from agent.find.process_owner import owner_of
 from agent.find.processes import Lister, Listing
