@@ -93,9 +93,10 @@ zipapp: ## build dist/unhang.pyz, which needs nothing on a node but Python; ZIPA
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "needs Python 3.11 or newer: make PYTHON=... zipapp")'
 	@$(PYTHON) -m deploy.zipapp.build $(if $(ZIPAPP_FOR),--for '$(ZIPAPP_FOR)')
 
-constraints: $(INSTALLED) ## write constraints.txt again from what is installed in .venv, and the zipapp's list of wheels
+constraints: $(INSTALLED) ## write constraints.txt again from what is installed in .venv, and the lists with hashes made of it
 	deploy/dev/constraints.sh $(BIN)/pip > constraints.new && mv constraints.new constraints.txt
 	$(BIN)/python -m deploy.zipapp.lock
+	deploy/locked/lock.sh $(BIN)/uv
 
 layouts: $(INSTALLED) ## where PyTorch keeps its recorder, from official wheels; VERSIONS='2.14.1 2.15.0' for fewer; gigabytes
 	$(BIN)/python -m deploy.layouts.build $(VERSIONS)

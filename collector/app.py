@@ -45,6 +45,7 @@ from shared.errors import UnhangError
 from shared.server.api.application import Api
 from shared.server.api.methods import Heads
 from shared.server.audit import AuditLog
+from shared.server.connection_limits import Answering
 from shared.server.gate import Gate, who_asks
 from shared.server.problem_handlers import problem_response
 from shared.server.refusal_metrics import RefusalMetrics
@@ -95,7 +96,10 @@ def create_app(
     note = partial(_note, app.state.audit)
     app.add_middleware(Heads)
     app.state.renewals = Renewals(app, settings)
-    app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note, pages=True)
+    answering = Answering(settings.most_connections)
+    app.add_middleware(
+        Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note, pages=True, answering=answering
+    )
     app.add_exception_handler(Busy, _on_unavailable)
     app.add_exception_handler(StoreTrouble, _on_unavailable)
     app.add_exception_handler(Interrupted, _on_interrupted)

@@ -15,6 +15,7 @@ from collector.agents.add_places import Known, join
 from collector.agents.directory import Directory, SourceMetrics
 from collector.agents.from_settings import make_directory
 from collector.agents.pods_of_ranks import namespaces_of
+from collector.agents.registered import Registrant
 from collector.agents.registered_store import shared_leases
 from collector.concurrency.gc_pauses import Garbage
 from collector.concurrency.threads import run_in_thread
@@ -122,11 +123,11 @@ class Service:
         leases = self.inventory.leases
         return None if self.watcher is None or leases is None else digest_seconds_of(leases.here)
 
-    def renew(self, address: AgentAddress, digest: NodeDigest | None) -> Lease:
+    def renew(self, address: AgentAddress, digest: NodeDigest | None, *, by: Registrant | None = None) -> Lease:
         """Register an agent, and take in what it tells of its ranks. Raises NotPermitted where there are too many."""
         leases = self.inventory.leases
         assert leases is not None
-        leases.renew(address)
+        leases.renew(address, by=by)
         if digest is not None and self.watcher is not None:
             self.watcher.take(address.host, digest)
         return Lease(

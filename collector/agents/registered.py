@@ -4,12 +4,16 @@
 2. Silence counts from the last registration. For an agent that registers only with other collectors it counts up to the
    last exchange with them: while the store fails, no agent is lost because of that.
 3. For one lease after a start no agent is lost: until then there may have been no collector to register with.
+4. One address may register so many agents, one token more, and all together more again. Before a new one is refused,
+   the one is forgotten that has been lost for longest, of those that count for what is full.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 from collector.agents.agent_source import Sighting, place_of
 from collector.hostlists import AgentAddress
@@ -22,9 +26,18 @@ SOURCE = "registered"
 ASKED_SECONDS = 3600.0
 """How long a lost agent is still asked: its silence is reported with the ranks that it had."""
 
-MOST_LEASES = MOST_AGENTS
+MOST_LEASES, MOST_OF_TOKEN, MOST_OF_CLIENT = 32_768, 16_384, 2_048
+"""A thousand agents may be behind one address."""
+assert MOST_LEASES <= MOST_AGENTS
 
 _Place = tuple[str, str]
+
+
+class Registrant(NamedTuple):
+    """Who registers: a client as connections are counted, and the beginning of its token's hash."""
+
+    client: str = ""
+    token: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,7 @@ class _Held:
     sighting: Sighting
     renewed: float
     renewed_at: float
+    by: Registrant
     rival: AgentAddress | None = None
     rival_seen: float = 0.0
     """Another agent of that name, which it replaced while the other's lease was still valid."""
@@ -68,21 +82,24 @@ class Leases:
         self._held: dict[_Place, _Held] = {}
         self._stored: dict[_Place, _Stored] = {}
         self._unwritten: set[_Place] = set()
+        self._counts: Counter[tuple[str, str]] = Counter()
+        """How many are held of each address and each token."""
 
-    def renew(self, address: AgentAddress) -> None:
+    def renew(self, address: AgentAddress, *, by: Registrant | None = None) -> None:
         """Register an agent, identified by its node's name and its port. Raises NotPermitted when full."""
-        now = self._clock()
+        now, by = self._clock(), by or Registrant()
         place = place_of(address)
         before = self._held.get(place)
-        if before is None and len(self._held) >= MOST_LEASES:
-            self._forget(now)
-            if len(self._held) >= MOST_LEASES:
-                raise NotPermitted(f"{MOST_LEASES} agents have registered already")
+        if before is None:
+            self._make_room(by, now)
+            self._counts.update(_shares(by))
+        else:
+            by = before.by
         sighting = Sighting(address, SOURCE)
         if before is not None and before.sighting.address == address:
             sighting = before.sighting  # the same object, by which it is cheap to see that nothing has changed
         rival, rival_seen = self._rival(before, address, now)
-        self._held[place] = _Held(sighting, now, self._wall_clock(), rival, rival_seen)
+        self._held[place] = _Held(sighting, now, self._wall_clock(), by, rival, rival_seen)
         self._unwritten.add(place)
 
     def holds(self, address: AgentAddress) -> bool:
@@ -172,7 +189,29 @@ class Leases:
 
     def _forget(self, now: float) -> None:
         for place in [place for place, held in self._held.items() if now - held.renewed > REMEMBERED_SECONDS]:
-            del self._held[place]
+            self._drop(place)
+
+    def _drop(self, place: _Place) -> None:
+        self._counts.subtract(_shares(self._held.pop(place).by))
+        self._counts += Counter()  # without those of whom none is left
+
+    def _make_room(self, by: Registrant, now: float) -> None:
+        """Step 4."""
+        for share, most in zip(_shares(by), (MOST_OF_CLIENT, MOST_OF_TOKEN, MOST_LEASES), strict=True):
+            if self._counts[share] < most:
+                continue
+            lost = ((each.renewed, place) for place, each in self._held.items() if share in _shares(each.by))
+            renewed, place = min(lost)
+            if now - renewed <= self.seconds:
+                raise NotPermitted(f"{most} agents have registered already{_OF[share[0]]}, and none of them is lost")
+            self._drop(place)
+
+
+def _shares(by: Registrant) -> tuple[tuple[str, str], ...]:
+    return ("client", by.client), ("token", by.token), ("all", "")
+
+
+_OF = {"client": " from this address", "token": " with this token", "all": ""}
 
 
 def _two(one: AgentAddress, other: AgentAddress) -> str:

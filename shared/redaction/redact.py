@@ -25,8 +25,24 @@ _NAME_REST = re.compile(r"[\w.\-]{0,64}", re.ASCII)
 _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _LONGEST_NAME = 64
 
-_ROWS_BY_HINT = tuple((hint, row) for row, shape in enumerate(SHAPES) for hint in shape.hints)
-"""In one loop and not in one for each shape: most lines hold none of them."""
+
+def _rows_by_hint(*, of_option: bool) -> dict[str, list[int]]:
+    """Return which rows are tried where a text holds a hint: most lines hold none of them, nor an option."""
+    found: dict[str, list[int]] = {}
+    for row, shape in enumerate(SHAPES):
+        for hint in shape.hints if shape.of_option == of_option else ():
+            found.setdefault(hint, []).append(row)
+    return found
+
+
+_ROWS_BY_HINT, _ROWS_OF_OPTIONS = _rows_by_hint(of_option=False), _rows_by_hint(of_option=True)
+_OPTION = re.compile(r"(?:^|[\t\"'`(,])-")
+
+_LEAST_WIDTH = 40
+"""What is cut at the width of a terminal or a field is no shorter."""
+_REST = re.compile(r"\s{0,8}(?=\S{0,80}\d)[\w+/=.~-]{4,500}\s{0,2}", re.ASCII)
+_LONGEST_OPEN = 80
+_FIRST_WORD = re.compile(r"\s{0,20}[\"']?([^\s\"':=]{4,400})[\"']?[,;]?\s{0,4}(?:\\|$|\s-)")
 
 _PEM_HINT = "PRIVATE KEY"
 # -----BEGIN OPENSSH PRIVATE KEY-----        ---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----
@@ -43,12 +59,12 @@ def redact(text: str) -> str:
     if _PEM_HINT in text:
         text = _without_keys(text)
     lower = text.lower()
-    for hint in HINTS:
-        if hint in lower:
-            text = _without_values(text)
-            break
-    hinted = {row for hint, row in _ROWS_BY_HINT if hint in text}
-    for row in sorted(hinted):
+    if any(map(lower.__contains__, HINTS)):
+        text = _without_values(text)
+    hinted = [_ROWS_BY_HINT[hint] for hint in filter(text.__contains__, _ROWS_BY_HINT)]
+    if " -" in text or _OPTION.search(text) is not None:
+        hinted += [_ROWS_OF_OPTIONS[hint] for hint in filter(text.__contains__, _ROWS_OF_OPTIONS)]
+    for row in sorted({row for rows in hinted for row in rows}) if hinted else ():
         text = SHAPES[row].pattern.sub(_hide_group, text)
     return text
 
@@ -65,7 +81,38 @@ def redact_lines(lines: Sequence[str], *, most: int) -> Iterator[str]:
     """
     first = max(0, len(lines) - most)
     inside = _lines_of_keys(lines) if any(_PEM_HINT in line for line in lines) else ()
-    return (HIDDEN if number in inside else redact(lines[number]) for number in range(first, len(lines)))
+    before = redact(lines[first - 1]) if first else ""
+    for number in range(first, len(lines)):
+        shown = (
+            HIDDEN if number in inside else _redact_behind(lines[number], before, lines[number - 1] if number else "")
+        )
+        yield shown
+        before = shown
+
+
+def _redact_behind(line: str, shown_before: str, before: str) -> str:
+    """Redact a line that may begin with the rest of a secret: behind a name without a value, or cut at a width."""
+    shown = redact(line)
+    if shown_before.endswith(HIDDEN) and len(before) >= _LEAST_WIDTH and _REST.fullmatch(line):
+        return HIDDEN
+    name = _open_name(before)
+    word = None if name is None else _FIRST_WORD.match(shown)
+    if name is None or word is None:
+        return shown
+    kind = secret_of(name)
+    if kind is None or not is_secret(word[1], name.lstrip("-"), kind):
+        return shown
+    return shown[: word.start(1)] + HIDDEN + shown[word.end(1) :]
+
+
+def _open_name(line: str) -> str | None:
+    """Return the name at a line's end whose value can only stand in the next one: of an option, or before a sign."""
+    words = line[-_LONGEST_OPEN:].rstrip(" \t\\").split()
+    if words and words[-1] in (":", "="):
+        words = [words[-2] + words[-1]] if len(words) > 1 else []
+    if not words or not (words[-1].endswith((":", "=")) or words[-1].startswith("-")):
+        return None
+    return words[-1].strip("\"':=")
 
 
 def _hidden_words(arguments: Sequence[str]) -> Iterator[str]:

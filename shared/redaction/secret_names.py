@@ -67,10 +67,11 @@ _ROWS: tuple[tuple[Secret, str], ...] = (
     ),
     (
         Secret.PASSWORD,
-        r"(?:^|_)(?:db|database|mysql|pg|postgres|redis|mongo|smtp|mail|user|admin|root|ssh|ftp|proxy|become|sudo|su|default|vault|login|auth|http|basic|registry|service)_?pass",
+        r"(?:^|_)(?:db|database|mysql|pg|postgres|redis|mongo|smtp|mail|user|admin|root|ssh|ftp|proxy|become|sudo|su|default|vault|login|auth|http|basic|registry|service|store|key|trust|new|srcstore|deststore|srckey|destkey|client|cert)_?pass",
     ),
     # AWS_ACCESS_KEY_ID  aws_secret_access_key  AccountKey  fs.azure.account.key.example.dfs.core.windows.net
     (Secret.KEY, rf"(?:(?:^|_)(?:{'|'.join(_KEYS)})_?|_?(?:api|access|secret|private|account))keys?(?:_id)?"),
+    (Secret.KEY, r"secret_?key_?base"),
     (Secret.KEY, r"fs_azure_(?:account|sas)_\w{1,200}"),
     # GITHUB_TOKEN  hub_token  AWS_SESSION_TOKEN  _authToken  X-Vault-Token  csrftoken  GITLAB_PAT  slurm_jwt
     (Secret.TOKEN, rf"(?:^|_)(?:(?:{'|'.join(_GLUED_TOKENS)})?token|jwt|bearer)"),

@@ -6,18 +6,12 @@ and of detect-secrets (https://github.com/Yelp/detect-secrets, detect_secrets/pl
 """
 
 import re
-from typing import NamedTuple
+
+from shared.redaction.secret_options import OF_ADDRESSES, OF_PROGRAMS, Shape
 
 
-class Shape(NamedTuple):
-    """One row."""
-
-    hints: tuple[str, ...]
-    pattern: re.Pattern[str]
-
-
-def _shape(hints: str, pattern: str) -> Shape:
-    return Shape(tuple(hints.split("|")), re.compile(pattern))
+def _shape(hints: str, pattern: str, *, of_option: bool = False) -> Shape:
+    return Shape(tuple(hints.split("|")), re.compile(pattern), of_option)
 
 
 def _prefixed(prefixes: str, rest: str) -> Shape:
@@ -111,9 +105,10 @@ _OPTIONS = (
     _shape(
         "curl|wget|http -a",
         r"(?<![^\s\"'`])(?:-u|-U|-a|--user|--proxy-user)[ =]?[\"']?[^\s:\"'/]{1,100}:([^\s\"']{1,200})",
+        of_option=True,
     ),
     # mysql -u root -phunter2        sshpass -p hunter2        docker login -u alice -p hunter2
-    _shape("mysql|mariadb", r"(?<!\S)-p(?!ort)[\"']?([^\s=\"'-][^\s]{0,200})"),
+    _shape("mysql|mariadb", r"(?<!\S)-p(?!ort)[\"']?([^\s=\"'-][^\s]{0,200})", of_option=True),
     _shape("sshpass", r"sshpass\s{1,3}(?:-v\s)?-p\s{0,3}[\"']?([^\s\"']{1,200})"),
     _shape(
         " login",
@@ -121,22 +116,19 @@ _OPTIONS = (
         r" login\b[^\n]{0,200}? -p[ =]?[\"']?([^\s\"']{1,2000})",
     ),
     # redis-cli -a hunter2  ldapsearch -w hunter2  ipmitool -P hunter2  zip -P hunter2  7z -phunter2  mongosh -p hunter2
-    _shape("redis|ldap|mongo", r"(?<!\S)(?:-a|-w|-p) {1,3}[\"']?([^\s\"'-][^\s\"']{0,200})"),
-    _shape("ipmi|zip |sqlcmd|bcp ", r"(?<!\S)-P {1,3}[\"']?([^\s\"'-][^\s\"']{0,200})"),
-    _shape("7z |7za ", r"(?<!\S)-p[\"']?([^\s\"'-][^\s\"']{0,200})"),
+    _shape("redis|ldap|mongo", r"(?<!\S)(?:-a|-w|-p) {1,3}[\"']?([^\s\"'-][^\s\"']{0,200})", of_option=True),
+    _shape("ipmi|zip |sqlcmd|bcp ", r"(?<!\S)-P {1,3}[\"']?([^\s\"'-][^\s\"']{0,200})", of_option=True),
+    _shape("7z |7za ", r"(?<!\S)-p[\"']?([^\s\"'-][^\s\"']{0,200})", of_option=True),
     # smbclient -U alice%hunter2        openssl … -passin pass:hunter2
-    _shape("smb|winexe|rpcclient", r"(?<!\S)(?:-U|--user)[ =]?[\"']?[^\s%\"']{1,100}%([^\s\"']{1,200})"),
+    _shape(
+        "smb|winexe|rpcclient", r"(?<!\S)(?:-U|--user)[ =]?[\"']?[^\s%\"']{1,100}%([^\s\"']{1,200})", of_option=True
+    ),
     _shape("pass:", r"(?<![A-Za-z0-9])pass:([^\s\"']{1,200})"),
     # echo hunter2 | sudo -S id        echo alice:hunter2 | chpasswd
     _shape(
         "sudo|chpasswd|--password-stdin|--stdin",
         r"(?:echo|printf) {1,3}(?:-n )?[\"']?([^\s|\"']{1,200})[\"']? {0,3}\| {0,3}"
         r"(?:sudo -S|(?:sudo )?chpasswd|[^|\n]{1,200}--(?:password-)?stdin)",
-    ),
-    # wandb login 0123…
-    _shape(
-        "wandb",
-        r"wandb(?::? ) {0,3}login {1,3}(?:--?[\w-]{1,30}(?:=\S{1,200})? {1,3}){0,4}((?:local-)?[0-9a-f]{32,86})",
     ),
     # wandb.login(key="0123…")        vault login hvs…        requirepass hunter2
     _shape("login(", r"login\([^()\n]{0,200}?\bkey {0,2}= {0,2}[\"']([^\"'\s]{8,200})[\"']"),
@@ -162,4 +154,4 @@ _OPTIONS = (
     _shape("DENTIFIED BY|dentified by", r"(?i)identified by(?: password)? {1,3}[\"']([^\"'\n]{1,200})"),
 )
 
-SHAPES = (*_ADDRESSES, *_TOKENS, *_OPTIONS)
+SHAPES = (*OF_ADDRESSES, *_ADDRESSES, *_TOKENS, *_OPTIONS, *OF_PROGRAMS)

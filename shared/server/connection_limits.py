@@ -6,19 +6,25 @@
    send their request at once, and are not the oldest idle connection.
 3. A connection is idle if its request has not arrived completely; next in line are those that were answered and are
    kept open, or do not read their answer. A connection whose request is being answered is never closed.
-4. If none is idle, a few more connections are accepted. They are answered 503, except on `/healthz`.
+4. Requests that are being answered are counted by token, or by client where no token is asked for: one may have a
+   quarter of `most`, all together seven eighths. The last eighth is for those who register, whose answers are short.
+5. If none is idle, a few more connections are accepted. They are answered 503, except on `/healthz`.
 """
 
 import ipaddress
 import logging
 import resource
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
 
+from shared.errors import TooBusy
+
 RESERVED = 16
-"""Connections beyond `most`, for rule 4."""
+"""Connections beyond `most`, for rule 5."""
 
 _DESCRIPTORS = 16_384
 _LEAST = 8
@@ -140,6 +146,33 @@ class Connections:
         if guest is not None:
             self.forget(guest)
             guest.drop()
+
+
+class Answering:
+    """How many requests are being answered, and whose (rule 4): streams and long waits are answered for minutes."""
+
+    def __init__(self, most: int) -> None:
+        self.most_of_one = max(_LEAST, most // 4)
+        self._most = most - most // 8
+        self._of: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, whose: str, *, is_first: bool = False) -> Iterator[None]:
+        """Count a request while it is answered; `is_first`: it comes before others. Raises TooBusy."""
+        if not is_first and self._of[whose] >= self.most_of_one:
+            raise TooBusy(
+                f"{self.most_of_one} requests with this token, or from this client, are in progress",
+                advice="close event streams and long waits that nobody reads",
+            )
+        if not is_first and self._of.total() >= self._most:
+            raise TooBusy("too many requests are in progress", advice="retry in a moment, or raise most_connections")
+        self._of[whose] += 1
+        try:
+            yield
+        finally:
+            self._of[whose] -= 1
+            if not self._of[whose]:
+                del self._of[whose]
 
 
 @lru_cache(maxsize=8192)

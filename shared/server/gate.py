@@ -5,6 +5,7 @@ FastAPI parses a body before it runs a route's dependencies, so a guard there wo
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
@@ -13,9 +14,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shared.errors import InvalidInput, UnhangError
+from shared.errors import InvalidInput, TooBusy, UnhangError
 from shared.json_bounds import has_halves
 from shared.server.audit import AuditLog, Refusal, Refused
+from shared.server.connection_limits import Answering, client_of
 from shared.server.problem_handlers import problem_response, status_of
 from shared.server.sessions import SIGN_IN, is_for_people, local_target
 from shared.server.tokens import Unauthorized, fingerprint, require_token, token_of
@@ -35,6 +37,8 @@ LONGEST_PATH = 500
 """Longest path that a refusal repeats."""
 _CLIENT_NAME = "client_name"
 """Where a request's state holds the name in the client's certificate (shared/server/connections.py)."""
+
+_REGISTRATIONS = "/v1/agents/"
 
 OPEN = frozenset({"/healthz", "/docs", "/openapi.json"})
 """Paths that need no token. They look at no process."""
@@ -67,8 +71,11 @@ class Gate:
         audit: AuditLog,
         admitted: Callable[[Request, int], None] | None = None,
         pages: bool = False,
+        answering: Answering | None = None,
     ) -> None:
-        """`admitted` is called for every request that was let in, with the status of the answer.
+        """`answering` bounds how many requests are answered at once, and those of one caller; None: nothing does.
+
+        `admitted` is called for every request that was let in, with the status of the answer.
 
         `pages`: people may sign in, and are sent to where they can.
         """
@@ -78,6 +85,7 @@ class Gate:
         self._pages = pages
         self._audit = audit
         self._admitted = admitted
+        self._answering = answering
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -85,18 +93,28 @@ class Gate:
             return
         if scope["type"] != "http":
             return  # neither service speaks anything else
-        request = Request(scope)
-        try:
-            body = await self._admit(request, receive)
-        except UnhangError as error:
-            self._audit.refused(_refusal(request, error))
-            to_sign_in = self._pages and isinstance(error, Unauthorized) and is_for_people(request)
-            answer = _sign_in_first(scope) if to_sign_in else _answer(error, scope["path"])
-            await answer(scope, receive, send)
-            return
+        request = Request(scope, receive)
+        with ExitStack() as turn:
+            try:
+                body = await self._admit(request, receive)
+                if self._answering is not None and scope["path"] not in OPEN:
+                    turn.enter_context(self._answering.one_more(_whose(request), is_first=_registers(scope)))
+            except UnhangError as error:
+                await self._refuse(error, request, send)
+                return
+            await self._answer(request, _Replayed(body, receive), send)
+
+    async def _refuse(self, error: UnhangError, request: Request, send: Send) -> None:
+        scope = request.scope
+        self._audit.refused(_refusal(request, error))
+        to_sign_in = self._pages and isinstance(error, Unauthorized) and is_for_people(request)
+        answer = _sign_in_first(scope) if to_sign_in else _answer(error, scope["path"])
+        await answer(scope, request.receive, send)
+
+    async def _answer(self, request: Request, receive: Receive, send: Send) -> None:
         counted = _Status(send)
         try:
-            await self._app(scope, _Replayed(body, receive), counted)
+            await self._app(request.scope, receive, counted)
         finally:
             if self._admitted is not None:
                 self._admitted(request, counted.status)
@@ -146,6 +164,16 @@ def who_asks(request: Request) -> dict[str, str]:
     return {"client": client, **{what: value for what, value in shown.items() if value is not None}}
 
 
+def _whose(request: Request) -> str:
+    """Return who counts as one caller: the holder of a token, else of a certificate, else a client's address."""
+    asks = who_asks(request)
+    return asks.get("token") or asks.get("certificate") or client_of(asks["client"])
+
+
+def _registers(scope: Scope) -> bool:
+    return bool(scope["method"] == "PUT" and scope["path"].startswith(_REGISTRATIONS))
+
+
 def _head_bytes(scope: Scope) -> int:
     """How large a request's head is, but for what parts its pieces."""
     headers = sum(len(name) + len(value) for name, value in scope["headers"])
@@ -175,6 +203,8 @@ def _reason(request: Request, error: UnhangError) -> Refused:
         return Refused.TOO_LARGE
     if isinstance(error, HalfCharacters):
         return Refused.MALFORMED
+    if isinstance(error, TooBusy):
+        return Refused.TOO_MANY
     return Refused.TOO_SLOW if isinstance(error, TooSlow) else Refused.OWN_TROUBLE
 
 

@@ -8,12 +8,15 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from collector.agents.merging import KnownAgent
+from collector.agents.registered import Registrant
 from collector.agents.registrants import parse_registrant, refuse_own_places, sender_of
 from collector.gather.fanout.values import Silent
 from collector.gather.jobs import summarise_jobs
 from collector.show.routes.common import ServiceDependency, json_answer
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
+from shared.server.connection_limits import client_of
+from shared.server.gate import who_asks
 from shared.server.problem_handlers import problems
 from shared.value import Value
 from shared.wire.registration import Lease, Registration
@@ -91,7 +94,9 @@ async def register(
     address = parse_registrant(host, body, sender=sender)
     if not leases.holds(address):  # that was looked into when it came first
         await refuse_own_places(address, sender=sender)
-    return json_answer(service.renew(address, body.digest))
+    asks = who_asks(request)
+    by = Registrant(client_of(sender), asks.get("token", ""))
+    return json_answer(service.renew(address, body.digest, by=by))
 
 
 def _state(agent: KnownAgent, ranks: RankList | None, silent: Silent | None) -> AgentState:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.redaction.redact import redact, redact_lines, redact_words
+from tests.build.processes.secrets_in_tools import MANY, forms_with_secrets, lines_without_secrets
 from tests.build.processes.secrets_made import NAMES, Made, made_of_names, made_of_shapes
 
 
@@ -103,6 +104,41 @@ def test_made_up_secrets_are_hidden(made: Callable[[int], Iterator[Made]]) -> No
     assert [each.what for each in shown if not each.what.startswith("header tuple, GITLAB_PAT")] == []
 
 
+@pytest.mark.parametrize("seed", [7, 25, 2026])
+def test_five_hundred_forms_of_tools_and_services_are_hidden(seed: int) -> None:
+    """Half of them are commands, with the options that their manuals name."""
+    forms = list(forms_with_secrets(seed))
+    assert len(forms) == MANY
+    assert [text for text, secret in forms if _shows(redact(text), secret)] == []
+
+
+def test_what_looks_like_secrets_and_is_none_stays() -> None:
+    """Paths, hashes, ranks, sequence numbers, commits, ids."""
+    lines = list(lines_without_secrets(25))
+    assert len(lines) >= 200
+    assert [line for line in lines if redact(line) != line] == []
+    assert list(redact_lines(lines, most=len(lines))) == lines
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["run --password \\", "  {S} --lr 1"],
+        ["DB_PASSWORD:", "  {S}"],
+        ['  "api_key":', '    "{S}",'],
+        ["client_secret =", "{S}"],
+        ["using the token ghp_" + "a1" * 16, "{S}"],
+        ["Authorization: Bearer " + "Ab3" * 20, "{S}"],
+    ],
+)
+@pytest.mark.parametrize("most", [1, 2])
+def test_secret_over_two_lines(lines: list[str], most: int) -> None:
+    """Where a line breaks behind the name, or a terminal has cut the secret; what follows other lines stays."""
+    broken = [line.replace("{S}", WORD) for line in lines]
+    assert not any(WORD in line for line in redact_lines(broken, most=most))
+    assert list(redact_lines(["step 3 loss:", "0.25", "key:", "value8"], most=4))[1] == "0.25"
+
+
 def _shows(text: str, secret: str) -> bool:
     return any(secret[at : at + 6] in text for at in range(len(secret) - 5))
 
@@ -170,6 +206,15 @@ LONG = (
     "token='\\'",
     "eyJ.",
     "/:",
+    "openssl -k ",
+    "htpasswd -b a ",
+    "wandb login --a ",
+    "chpasswd ",
+    "invalid token '",
+    "sqlplus a",
+    "echo a ",
+    "-object secret,",
+    "AKIAABCDEFGHIJKLMNOP ",
 )
 
 

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Writes services.txt and build.txt: what services install, and what builds the wheel, in the versions of
+# constraints.txt, with the hashes of all files of each version, whatever the Python and the machine.
+set -euo pipefail
+
+uv=$1
+lock() {
+    "$uv" pip compile "$1" "${@:3}" --constraint constraints.txt --generate-hashes --universal --python-version 3.11 \
+        --no-header --no-annotate --no-emit-index-url --quiet --output-file "$2.new"
+    mv "$2.new" "$2"
+}
+lock pyproject.toml deploy/locked/services.txt --extra discovery --extra gpu --extra postgres
+printf 'hatchling\n' >deploy/locked/build.in
+lock deploy/locked/build.in deploy/locked/build.txt
+rm deploy/locked/build.in
