@@ -10,12 +10,15 @@ from collector.align.thresholds import is_majority
 from collector.judge.certainty import Support, convicting, how_sure
 from collector.judge.fault import TELLING, Fault
 from collector.judge.tie_breakers.call_order import CallOrders
+from collector.judge.tie_breakers.one_too_many import undecided_pair
 from collector.judge.tie_breakers.skipped_call import shift_of
 from shared.answer.words import Cause, Kind
 
 
 def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fault:
     """Return the fault with the few as culprits, where they wait for many who communicate elsewhere or are done."""
+    if fault.kind is Kind.P2P_UNMATCHED:
+        return undecided_pair(fault, observations)
     if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):
         return fault
     waiting = {edge.waiter for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence}
