@@ -45,9 +45,9 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
 def _few_have_come(group: GroupView, sequence: int | None, observations: Observations) -> bool:
     """Have more members, with nothing in flight that would keep them, not come to this operation than have?
 
-    In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Of a
-    larger one of which two are seen, one against one is a tie. Where most of the job has ended well, those who are
-    left to wait are the odd ones, unless most have made that call.
+    In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Of one
+    that is larger, or may be, and of which two are seen, one against one is a tie. Where most of the job has ended
+    well, those who are left to wait are the odd ones, unless most have made that call.
     """
     if sequence is None:
         return False
@@ -59,7 +59,8 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     waiting = {rank for other in same for rank, lane in other.lanes.items() if lane.pending}
     idle = {rank for rank in behind if not unfinished(observations.traces[rank])}
     ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations)]
-    one_each = len(idle) == len(come) == 1 and size > 2
+    may_be_more = size > 2 or (group.inferred and observations.roster.world_size is None)
+    one_each = len(idle) == len(come) == 1 and may_be_more
     return (
         one_each
         or len(idle) > len(come)

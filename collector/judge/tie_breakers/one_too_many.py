@@ -7,6 +7,7 @@
 from dataclasses import replace
 
 from collector.align.groups.device_queues import unfinished
+from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import Support, how_sure
@@ -37,30 +38,36 @@ def _are_alone(edge: Edge, observations: Observations) -> bool:
 
 
 def _is_one_too_many(edge: Edge, observations: Observations) -> bool:
-    """2. Nobody has posted as much as who waits, others one less; and nobody one more than who is waited for."""
+    """2. By the sends, or receives, that records hold; or by the recorder's count, which outlives overwritten ones."""
+    op = edge.signature.op
+    return _is_above(edge, op, OTHER_SIDE.get(op, op), observations) or _is_above(edge, None, None, observations)
+
+
+def _is_above(edge: Edge, op: str | None, other_op: str | None, observations: Observations) -> bool:
     family = _family(edge.group.description)
-    others = {
-        count
-        for rank in observations.traces.keys() - {edge.waiter, *edge.holders}
-        for count in _posted(rank, family, observations)
-    }
-    waiting, owing = (_posted(rank, family, observations) for rank in (edge.waiter, edge.holders[0]))
-    return all(count not in others and count - 1 in others for count in waiting) and not any(
-        count + 1 in others for count in owing - others
-    )
+    others = observations.traces.keys() - {edge.waiter, *edge.holders}
+    usual = {count for rank in others for count in _posted(rank, family, op, observations)}
+    usual_there = {count for rank in others for count in _posted(rank, family, other_op, observations)}
+    more = {count - 1 for count in _posted(edge.waiter, family, op, observations) - usual}
+    owing = _posted(edge.holders[0], family, other_op, observations)
+    return bool(more) and more <= usual and not {count + 1 for count in owing - usual_there} & usual_there
 
 
 def _family(description: str) -> str:
     return description.rstrip("0123456789")
 
 
-def _posted(rank: int, family: str, observations: Observations) -> set[int]:
-    """How many sends and receives in each of its groups of a family, by the recorder's count: it outlives the ring."""
+def _posted(rank: int, family: str, op: str | None, observations: Observations) -> set[int]:
+    """How many in each of a rank's groups of a family: of one operation, or by the recorder's count of both."""
     trace, counts = observations.traces.get(rank), dict[int, int]()
-    if trace is None:
+    if trace is None or (op is not None and trace.truncated):
         return set()
     own = {at for at, group in enumerate(trace.groups) if _family(group.description) == family}
-    for at, p2p, sequence in zip(trace.group, trace.is_p2p, trace.p2p_seq, strict=True):
-        if p2p and at in own:
-            counts[at] = max(counts.get(at, 0), sequence)
+    for at, group in enumerate(trace.group):
+        if not trace.is_p2p[at] or group not in own:
+            continue
+        if op is None:
+            counts[group] = max(counts.get(group, 0), trace.p2p_seq[at])
+        elif trace.signatures[trace.signature[at]].op == op:
+            counts[group] = counts.get(group, 0) + 1
     return {*counts.values()}
