@@ -1,6 +1,6 @@
 """Issued is not begun: on a device the older operation that holds a queue is followed to the rank behind it."""
 
-from shared.answer.words import Certainty, Kind
+from shared.answer.words import Certainty, Kind, Verdict
 from tests.build.jobs.records import DONE, ISSUED, STARTED, Row, judged_records
 
 GROUPS = {"0": range(4), "tp0": (0, 1), "tp1": (2, 3)}
