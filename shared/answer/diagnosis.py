@@ -260,10 +260,7 @@ class Finding(Contract):
     kind: Kind
     cause: Cause = Cause.UNKNOWN
     certainty: Certainty
-    certainty_reason: str = Field(
-        default="",
-        description="Why it is so certain and no more, in one sentence; empty in diagnoses kept by older versions.",
-    )
+    certainty_reason: str = Field(default="", description="Why it is so certain and no more; empty if kept long ago.")
     culprits: tuple[Culprit, ...] = ()
     victims: FoldedRanks = ""
     group: GroupRef | None = None
