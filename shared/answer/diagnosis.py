@@ -274,9 +274,7 @@ class Finding(Contract):
         description="Since when it stands, RFC 3339, UTC: when the oldest operation in it was issued, else since when "
         "at least its ranks have been seen to stand still. None: not known.",
     )
-    lasted_seconds: float | None = Field(
-        default=None, description="How long that was, at the last look. None: not known, or read from files."
-    )
+    lasted_seconds: float | None = Field(default=None, description="How long, at the last look; None: not known.")
     summary: str = Field(default="", description="The finding in one sentence.")
     remarks: tuple[str, ...] = Field(default=(), description="Caveats: what limits the finding or speaks against it.")
     evidence: tuple[Evidence, ...] = ()
