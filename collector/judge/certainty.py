@@ -51,6 +51,7 @@ class Support(StrEnum):
     COUNTS_AND_STACKS = "RAS's counts and stacks"
     LINES = "log lines"
     AGREED_LINES = "log lines that others, or process states, confirm"
+    OWN_LINES = "the odd one's own log lines against those of several others"
     LOCK = "a lock file"
     LOCK_HOLDER = "a lock file whose holder is known"
 
@@ -92,6 +93,9 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.LINES): Sure(_SUSPECTED, 1, "only one kind of log line shows it, or several contradict each other"),
     (None, Support.AGREED_LINES): Sure(
         _SUPPORTED, 2, "two kinds of log lines agree, or log lines and what is seen of the rank"
+    ),
+    (None, Support.OWN_LINES): Sure(
+        _SUPPORTED, 1, "the log lines of several ranks agree, and the rank's own lines differ from them"
     ),
     (None, Support.LOCK): Sure(_SUSPECTED, 1, "who holds the lock file is not known, and may be at work"),
     (None, Support.LOCK_HOLDER): Sure(_SUPPORTED, 1, "the lock file's holder is a rank that stands still or is gone"),
@@ -213,9 +217,11 @@ def of_lost(kind: Kind, ranks: Sequence[int], observations: Observations, *, dea
 
 def of_votes(opinions: Sequence[Opinion], culprits: Sequence[int], observations: Observations) -> Support:
     """Return whether log lines stand alone: by the kinds of witnesses that agree, and by what is seen of culprits."""
-    agreed = len({opinion.witness for opinion in opinions}) > 1 or any(opinion.firm for opinion in opinions)
-    outside = all(_is_outside(rank, observations) for rank in culprits)
-    return Support.AGREED_LINES if culprits and (agreed or outside) else Support.LINES
+    if not culprits:
+        return Support.LINES
+    if len({opinion.witness for opinion in opinions}) > 1 or all(_is_outside(rank, observations) for rank in culprits):
+        return Support.AGREED_LINES
+    return Support.OWN_LINES if any(opinion.firm for opinion in opinions) else Support.LINES
 
 
 def _is_outside(rank: int, observations: Observations) -> bool:

@@ -91,14 +91,14 @@ def _doubt_of_one_look(fault: Fault, observations: Observations) -> Interpretati
 
 
 def _stood_still(ranks: Collection[int], observations: Observations) -> float | None:
-    """Seconds between dumps of each of these ranks that hold the same; None where they or their times do not say.
+    """Seconds between dumps of each of these ranks, if it left any, that hold the same; None where nothing says.
 
     Who copies two looks with new times gives them to each rank alike at best, and does so after the last operation.
     """
     views = [observations.roster.ranks[rank] for rank in ranks if rank in observations.traces]
     spans = [_unchanged_for(view) for view in views]
     known = [span for span in spans if span is not None]
-    if not known or len(known) < len(ranks) or max(known) > DUMPS_APART * min(known):
+    if not known or len(known) < len(views) or max(known) > DUMPS_APART * min(known):
         return None
     return min(known)
 

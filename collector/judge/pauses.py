@@ -18,7 +18,7 @@ from collector.align.progress import Motion
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.work.values import Work
 from collector.judge.by_stacks import may_be_slow
-from collector.judge.fault import Fault
+from collector.judge.fault import NEVER_PASSES, Fault
 from collector.judge.hardware.descriptors import under_way
 from collector.judge.moment_of_dumps import doubt_of_files
 from collector.judge.report.findings import cause_of, finding_of, rfc3339

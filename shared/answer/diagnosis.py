@@ -224,10 +224,7 @@ class Finding(Contract):
     kind: Kind
     cause: Cause = Cause.UNKNOWN
     certainty: Certainty
-    certainty_reason: str = Field(
-        default="",
-        description="Why it is so certain and no more, in one sentence; empty in diagnoses kept by older versions.",
-    )
+    certainty_reason: str = Field(default="", description="Why it is so certain and no more; empty if kept long ago.")
     culprits: tuple[Culprit, ...] = ()
     victims: FoldedRanks = ""
     ended: FoldedRanks = Field(default="", description="Of a job that died: who ended, too. It has no victims.")
@@ -241,9 +238,7 @@ class Finding(Contract):
         default=None,
         description="Since when, RFC 3339, UTC: its oldest operation was issued, or its ranks were seen to stand.",
     )
-    lasted_seconds: float | None = Field(
-        default=None, description="How long that was, at the last look. None: not known, or read from files."
-    )
+    lasted_seconds: float | None = Field(default=None, description="How long, at the last look; None: not known.")
     hung_from: str | None = Field(
         default=None,
         description="Of `held_up` alone: from when on, RFC 3339, UTC, it is called hung if nothing moves till then.",

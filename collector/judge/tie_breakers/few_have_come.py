@@ -10,6 +10,7 @@ from collector.align.thresholds import is_majority
 from collector.judge.certainty import Support, convicting, how_sure, without_culprits
 from collector.judge.fault import TELLING, Fault
 from collector.judge.tie_breakers.call_order import CallOrders
+from collector.judge.tie_breakers.one_too_many import undecided_pair
 from collector.judge.tie_breakers.skipped_call import shift_of
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
@@ -18,6 +19,8 @@ from shared.isolation import costs_itself
 @costs_itself(lambda fault, observations, programs: without_culprits(fault), part="few have come")
 def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fault:
     """Return the fault with the few as culprits, where they wait for many who communicate elsewhere or are done."""
+    if fault.kind is Kind.P2P_UNMATCHED:
+        return undecided_pair(fault, observations)
     if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):
         return fault
     waiting = {edge.waiter for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence}
@@ -44,9 +47,9 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
 def _few_have_come(group: GroupView, sequence: int | None, observations: Observations) -> bool:
     """Have more members, with nothing in flight that would keep them, not come to this operation than have?
 
-    In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Of a
-    larger one of which two are seen, one against one is a tie. Where most of the job has ended well, those who are
-    left to wait are the odd ones, unless most have made that call.
+    In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Of one
+    that is larger, or may be, and of which two are seen, one against one is a tie. Where most of the job has ended
+    well, those who are left to wait are the odd ones, unless most have made that call.
     """
     if sequence is None:
         return False
@@ -58,7 +61,8 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     waiting = {rank for other in same for rank, lane in other.lanes.items() if lane.pending}
     idle = {rank for rank in behind if not unfinished(observations.traces[rank])}
     ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations)]
-    one_each = len(idle) == len(come) == 1 and size > 2
+    may_be_more = size > 2 or (group.inferred and observations.roster.world_size is None)
+    one_each = len(idle) == len(come) == 1 and may_be_more
     return (
         one_each
         or len(idle) > len(come)

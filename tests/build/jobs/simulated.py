@@ -35,11 +35,13 @@ class Collective:
 @dataclass(frozen=True)
 class Send:
     to: int
+    group: str = WORLD
 
 
 @dataclass(frozen=True)
 class Recv:
     from_: int
+    group: str = WORLD
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,9 @@ class Job:
 
     def _record(self, rank: Rank, step: Step) -> None:
         p2p = not isinstance(step, Collective)
-        group = step.group if isinstance(step, Collective) else WORLD
+        group = WORLD if isinstance(step, Stay) else step.group
         rank.issued[group] += not p2p
-        signature = _signature(rank.rank, step)
+        signature = _signature(rank.rank, step, self.groups)
         rank.rows.append(
             {
                 "group": list(self.groups).index(group),
@@ -134,13 +136,19 @@ class Job:
         theirs = other.steps[other.at]
         if isinstance(mine, Collective):
             return theirs == mine and other.issued[mine.group] == rank.issued[mine.group]
-        pair = (Send(rank.rank), Recv(other_rank)), (Recv(rank.rank), Send(other_rank))
-        return (theirs, mine) in pair
+        group = WORLD if isinstance(mine, Stay) else mine.group
+        pairs = (Send(rank.rank, group), Recv(other_rank, group)), (Recv(rank.rank, group), Send(other_rank, group))
+        return (theirs, mine) in pairs
 
     def trace(self, rank: int, *, members: bool = True, window: int | None = None) -> Trace:
         """The recorder of `rank`; without `members` as Gloo writes it, with `window` as a small ring leaves it."""
         mine = self.ranks[rank]
         rows = mine.rows if window is None else mine.rows[-window:]
+        known = {
+            row["group"] for row in mine.rows
+        }  # where members are not told, a rank's dump has its own groups alone
+        places = {at: place for place, at in enumerate(at for at in range(len(self.groups)) if members or at in known)}
+        rows = [row | {"group": places[row["group"]]} for row in rows]
         return Trace(
             version="2.10",
             groups=tuple(
@@ -149,7 +157,8 @@ class Job:
                     description="default_pg" if name == WORLD else name,
                     members=fold(ranks) if members else None,
                 )
-                for name, ranks in self.groups.items()
+                for at, (name, ranks) in enumerate(self.groups.items())
+                if at in places
             ),
             truncated=len(rows) < len(mine.rows),
             signatures=tuple(mine.signatures),
@@ -176,13 +185,15 @@ def training(rank: int, steps: int = 5) -> list[Step]:
     return [Collective(f"tp{rank // 2}"), Collective(WORLD)] * steps
 
 
-def _signature(rank: int, step: Step) -> Signature:
+def _signature(rank: int, step: Step, groups: Mapping[str, tuple[int, ...]]) -> Signature:
     if isinstance(step, Collective):
         return Signature(step.op, "nccl", ((step.size,),), ("Float",), ((step.size,),), ("Float",))
     if isinstance(step, Send):
-        return Signature("send", "nccl", ((16,),), ("Float",), source=rank, target=step.to)
+        mine, theirs = map(groups[step.group].index, (rank, step.to))
+        return Signature("send", "nccl", ((16,),), ("Float",), source=mine, target=theirs)
     if isinstance(step, Recv):
-        return Signature("recv", "nccl", (), (), ((16,),), ("Float",), source=step.from_, target=rank)
+        mine, theirs = map(groups[step.group].index, (rank, step.from_))
+        return Signature("recv", "nccl", (), (), ((16,),), ("Float",), source=theirs, target=mine)
     raise AssertionError(step)
 
 

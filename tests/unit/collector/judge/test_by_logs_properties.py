@@ -177,7 +177,8 @@ def test_nobody_but_the_one_who_did_not_come_is_named(job: tuple[int, dict[int, 
     culprit, lines = job
     told = named(judged_logs(lines, world_size=len(lines)))
     assert told <= {culprit}
-    if lines[culprit] and sum(any("caught" in line for line in said) for said in lines.values()):
+    waiting = sum(any("caught" in line for line in said) for said in lines.values())
+    if lines[culprit] and (waiting > 1 or waiting == len(lines) - 1):  # of three, one against one is a tie
         assert told == {culprit}
 
 

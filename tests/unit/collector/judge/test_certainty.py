@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 import collector.judge
-from collector.judge.certainty import Support, how_sure
+from collector.judge.certainty import TABLE, Support, how_sure
+from collector.judge.fault import Sure
 from shared.answer.words import Certainty, Kind
+from tests.build.jobs.judged import sources_of
+from tests.build.jobs.verdicts import VERDICTS
 
 JUDGE = Path(collector.judge.__file__).parent
 SOURCES = {path.relative_to(JUDGE).as_posix(): path.read_text() for path in sorted(JUDGE.rglob("*.py"))}
@@ -25,3 +28,21 @@ def test_every_support_has_a_row_for_each_kind_and_is_the_support_of_something(s
     assert any(
         f"Support.{support.name}" in text for text in (*SOURCES.values(), rules) if text != SOURCES["certainty.py"]
     )
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=[f"{kind or 'any'}-{support.name}" for kind, support in TABLE])
+def test_each_row_claims_as_many_sources_as_its_sentence(row: Sure) -> None:
+    claims_two = re.search(r"\band\b.*\b(agree|what for|is nowhere|does not answer|the same)|\bagree, or\b", row.reason)
+    assert (row.sources > 1) == bool(claims_two), row.reason
+    assert row.sources == 1 or row.level is Certainty.SUPPORTED
+    assert [each.reason for each in TABLE.values()].count(row.reason) == 1
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_a_finding_rests_on_as_many_sources_as_its_row_claims(name: str) -> None:
+    """`judged` holds every verdict of the other tests to the same."""
+    rows = {row.reason: row for row in TABLE.values()}
+    for finding in VERDICTS[name]().findings:
+        row = rows[finding.certainty_reason]
+        assert finding.certainty is row.level
+        assert sources_of(finding) >= row.sources

@@ -85,7 +85,7 @@ def test_no_innocent_is_ever_named(
     assert answer.verdict is Verdict.HUNG
     named = {rank for finding in answer.findings for rank in finding.culprit_ranks}
     assert named <= {fault.rank}, answer.headline
-    if fault.what == "stay":
+    if fault.what == "stay" and members:  # else nothing says that a rank belongs to a group that it has not used yet
         assert named == {fault.rank}, answer.headline
         assert answer.findings[0].kind is Kind.RANK_NOT_JOINED
 

@@ -18,6 +18,7 @@ from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Kind, Verdict
 from shared.wire.snapshot import NodeSnapshot
 from tests.build.jobs.dumps import SECOND_NS
+from tests.build.jobs.strayed import stray
 from tests.build.simulation.looks import LOADER, Watched, looked_at_later
 from tests.build.simulation.run import BEGUN_NS, Semantics
 from tests.build.simulation.scenario import draw, draw_healthy
@@ -51,6 +52,16 @@ def test_nobody_is_named_who_has_not_done_it_and_the_order_of_dumps_changes_noth
     assert diagnose(shuffled(job.dumps, seed), job.expected) == answer
     judged = judge(answer, job.truth)
     assert not judged.innocents, f"{job}: {answer.headline}"
+
+
+@bounded(100)
+@given(SEEDS)
+@example(98)  # a send too many
+@example(155)  # who waits for a rank that no dump names
+def test_nobody_is_named_who_has_not_done_it_where_operations_block_and_dumps_are_lost(seed: int) -> None:
+    job = stray(seed)
+    answer = diagnose(job.dumps, Expected())
+    assert not job.innocents(named(answer)), f"{job.fault} by rank {job.culprit}, lost {job.lost}: {answer.headline}"
 
 
 @bounded(20)
