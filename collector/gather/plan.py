@@ -110,6 +110,9 @@ class SweepPlan:
         if await self._look_at_few_of_many(agents):
             return self._gathered()
         found = await self._find_out(agents)
+        if self._is_too_late(found):
+            self._due = self._patience()
+            found = await self._find_out(agents, within=self._question.patience_seconds / 2)
         asking.choose(found)
         targets = self._targets(agents, found)
         many = len(targets) > self._question.survey_above
@@ -177,12 +180,17 @@ class SweepPlan:
             ranks, targets = (ranks | few.more if few.more - ranks else frozenset()), []
         return None
 
-    async def _find_out(self, agents: Sequence[AgentAddress]) -> RankLists:
+    def _is_too_late(self, found: RankLists) -> bool:
+        """Had nobody the time to say which ranks there are, as on a busy machine, and is there patience?"""
+        late = all(silent.missing.reason is Reason.TIMED_OUT for silent in found.silent)
+        return self._question.patience_seconds > 0 and not found.lists and bool(found.silent) and late
+
+    async def _find_out(self, agents: Sequence[AgentAddress], *, within: float = FIND_SECONDS) -> RankLists:
         """Step 1, and of many agents a survey for it."""
         if self._question.job is not None and len(agents) > self._question.survey_above:
             await self._survey(agents)
             return self._asking.surveyed()
-        budget = min(FIND_SECONDS, self._question.deadline_seconds / 4)
+        budget = within if self._is_patient else min(within, self._question.deadline_seconds / 4)
         return await self._asking.list_ranks(agents, self._deadline.earlier(budget))
 
     def _targets(self, agents: Sequence[AgentAddress], found: RankLists) -> list[AgentAddress]:
@@ -218,7 +226,8 @@ class SweepPlan:
         """Where a busy machine was too late with parts of all looks, look once more, with all patience."""
         if self._question.looks < 2 or not self._question.patience_seconds or not await self._think(parts_are_late):
             return targets
-        self._due = self._patience()
+        if not self._is_patient:
+            self._due = self._patience()
         await tell(self._progress, Step(stage=Stage.WAITING, seconds=0.0, reason="this machine is overloaded"))
         return await self._look(targets)
 

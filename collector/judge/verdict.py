@@ -206,7 +206,7 @@ def _nobody_left(observations: Observations) -> Interpretation:
             Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; it is unknown which ranks these are"
         )
     late = listed(roster.unlisted, most=6)
-    why = f": {late} did not list the processes there in time" if late else ""
+    why = f": {late} had no time to list the processes there, as on an overloaded machine" if late else ""
     return Interpretation(Verdict.CANNOT_TELL, f"no rank was seen{why}")
 
 

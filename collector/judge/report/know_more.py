@@ -61,12 +61,12 @@ def _where_to_look(ranks: Sequence[int], observations: Observations) -> NextStep
 
 def _again(reading: Interpretation, observations: Observations) -> NextStep:
     """The next question, with looks as far apart as it takes to decide: without a record the count starts again."""
-    if not observations.roster.live:
-        return about_job(_MORE_FILES, "unhang", "diagnose", job=observations.roster.job)
-    left = reading.decided_after
     if observations.roster.late or observations.roster.unlisted:
         text = "give each look more time, the machine is too busy for less"
         return about_job(text, "unhang", "diagnose", "--timeout", str(_ON_BUSY_MACHINES), job=observations.roster.job)
+    if not observations.roster.live:
+        return about_job(_MORE_FILES, "unhang", "diagnose", job=observations.roster.job)
+    left = reading.decided_after
     if left is None:
         return _further_apart("look again, with more time between the looks", observations)
     patience = min(_MOST_SECONDS, math.ceil(left + reading.stall) + 1)
