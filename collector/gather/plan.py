@@ -24,7 +24,7 @@ from collector.gather.asked import AgentQueries, RankLists, tell
 from collector.gather.clock_offsets import Clock
 from collector.gather.fanout.values import RequestDeadline
 from collector.gather.jobs import concerns
-from collector.gather.time_budget import TimeBudget
+from collector.gather.time_budget import TimeBudget, all_too_late
 from collector.gather.watched_agents import MOST_FEW, NOBODY_WATCHES, WatchedAgents
 from collector.hostlists import AgentAddress
 from collector.looks.few_looks import few_looks, first_ranks, goes_on
@@ -110,7 +110,7 @@ class SweepPlan:
         if await self._look_at_few_of_many(agents):
             return self._gathered()
         found = await self._find_out(agents)
-        if self._is_too_late(found):
+        if self._question.patience_seconds and not found.lists and all_too_late(each.missing for each in found.silent):
             self._due = self._patience()
             found = await self._find_out(agents, within=self._question.patience_seconds / 2)
         asking.choose(found)
@@ -180,11 +180,6 @@ class SweepPlan:
             ranks, targets = (ranks | few.more if few.more - ranks else frozenset()), []
         return None
 
-    def _is_too_late(self, found: RankLists) -> bool:
-        """Had nobody the time to say which ranks there are, as on a busy machine, and is there patience?"""
-        late = all(silent.missing.reason is Reason.TIMED_OUT for silent in found.silent)
-        return self._question.patience_seconds > 0 and not found.lists and bool(found.silent) and late
-
     async def _find_out(self, agents: Sequence[AgentAddress], *, within: float = FIND_SECONDS) -> RankLists:
         """Step 1, and of many agents a survey for it."""
         if self._question.job is not None and len(agents) > self._question.survey_above:
@@ -228,7 +223,6 @@ class SweepPlan:
             return targets
         if not self._is_patient:
             self._due = self._patience()
-        await tell(self._progress, Step(stage=Stage.WAITING, seconds=0.0, reason="this machine is overloaded"))
         return await self._look(targets)
 
     async def _look_at_many(self, targets: list[AgentAddress]) -> None:
