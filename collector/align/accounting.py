@@ -26,6 +26,7 @@ from collector.align.ras.communicators import lost_processes, ras_view
 from collector.align.roster import ByRank, Presence, RankView, Roster, never_seen
 from collector.align.stacks.telling_threads import with_telling_threads
 from collector.align.thresholds import GUESSED_AT_LEAST, GUESSED_PER_RANK
+from shared.missing import Reason
 from shared.wire.log_events import LogEvent, Logs
 from shared.wire.snapshot import Exited, NodeSnapshot, Process, RankSnapshot, lists_late
 
@@ -71,14 +72,17 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
         communicators=logged_communicators(chosen, snapshots),
         ras=ras_view(chosen, snapshots, world_size),
         lost_by_ras=lost_processes(snapshots),
-        unlisted=_unlisted(snapshots),
+        unlisted=_unlisted(snapshots, expected),
         clocks_off=off,
     )
 
 
-def _unlisted(snapshots: Sequence[NodeSnapshot]) -> tuple[str, ...]:
+def _unlisted(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[str, ...]:
+    """Nodes without time to list their processes; where no rank is seen at all, those that did not answer in time."""
     shown = {each.host for each in snapshots if each.ranks}
     late = {each.host for each in snapshots if each.host is not None and lists_late(each.missing)}
+    if not shown:
+        late |= {u.host for u in expected.unanswered if u.missing.reason is Reason.TIMED_OUT}
     return tuple(sorted(host for host in late if host not in shown))
 
 

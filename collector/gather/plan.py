@@ -24,7 +24,7 @@ from collector.gather.asked import AgentQueries, RankLists, tell
 from collector.gather.clock_offsets import Clock
 from collector.gather.fanout.values import RequestDeadline
 from collector.gather.jobs import concerns
-from collector.gather.time_budget import TimeBudget
+from collector.gather.time_budget import TimeBudget, all_too_late
 from collector.gather.watched_agents import MOST_FEW, NOBODY_WATCHES, WatchedAgents
 from collector.hostlists import AgentAddress
 from collector.looks.few_looks import few_looks, first_ranks, goes_on
@@ -110,6 +110,9 @@ class SweepPlan:
         if await self._look_at_few_of_many(agents):
             return self._gathered()
         found = await self._find_out(agents)
+        if self._question.patience_seconds and not found.lists and all_too_late(each.missing for each in found.silent):
+            self._due = self._patience()
+            found = await self._find_out(agents, within=self._question.patience_seconds / 2)
         asking.choose(found)
         targets = self._targets(agents, found)
         many = len(targets) > self._question.survey_above
@@ -177,12 +180,12 @@ class SweepPlan:
             ranks, targets = (ranks | few.more if few.more - ranks else frozenset()), []
         return None
 
-    async def _find_out(self, agents: Sequence[AgentAddress]) -> RankLists:
+    async def _find_out(self, agents: Sequence[AgentAddress], *, within: float = FIND_SECONDS) -> RankLists:
         """Step 1, and of many agents a survey for it."""
         if self._question.job is not None and len(agents) > self._question.survey_above:
             await self._survey(agents)
             return self._asking.surveyed()
-        budget = min(FIND_SECONDS, self._question.deadline_seconds / 4)
+        budget = within if self._is_patient else min(within, self._question.deadline_seconds / 4)
         return await self._asking.list_ranks(agents, self._deadline.earlier(budget))
 
     def _targets(self, agents: Sequence[AgentAddress], found: RankLists) -> list[AgentAddress]:
@@ -218,8 +221,8 @@ class SweepPlan:
         """Where a busy machine was too late with parts of all looks, look once more, with all patience."""
         if self._question.looks < 2 or not self._question.patience_seconds or not await self._think(parts_are_late):
             return targets
-        self._due = self._patience()
-        await tell(self._progress, Step(stage=Stage.WAITING, seconds=0.0, reason="this machine is overloaded"))
+        if not self._is_patient:
+            self._due = self._patience()
         return await self._look(targets)
 
     async def _look_at_many(self, targets: list[AgentAddress]) -> None:

@@ -1,6 +1,9 @@
 """When the last answer is due for the verdict to meet its deadline: judging and storing take time, too."""
 
+from collections.abc import Iterable
+
 from collector.gather.fanout.values import RequestDeadline
+from shared.missing import Missing, Reason
 
 LEAST_SECONDS = 0.5
 _LEAST_SHARE = 0.1
@@ -38,3 +41,9 @@ class TimeBudget:
         least = min(LEAST_SECONDS, _LEAST_SHARE * self._whole_seconds)
         kept_back = max(least, _AS_LONG_AS_THOUGHT * self.thought_seconds)
         return RequestDeadline(self._deadline.at - min(kept_back, _MOST_SHARE * self._whole_seconds))
+
+
+def all_too_late(silent: Iterable[Missing]) -> bool:
+    """Did nobody have the time to answer, as on a busy machine?"""
+    reasons = {each.reason for each in silent}
+    return reasons == {Reason.TIMED_OUT}

@@ -222,7 +222,7 @@ def _nobody_seen(observations: Observations) -> Interpretation:
         rest = ranks_in_words(rank for rank in roster.ranks if rank not in ended)
         return Interpretation(Verdict.CANNOT_TELL, f"{how_they_ended(ended)}; of {rest} nobody knows")
     late = listed(roster.unlisted, most=6)
-    why = f": {late} did not list the processes there in time" if late else ""
+    why = f": {late} had no time to list the processes there, as on an overloaded machine" if late else ""
     return Interpretation(Verdict.CANNOT_TELL, f"no rank was seen{why}")
 
 

@@ -102,14 +102,14 @@ def _again(reading: Interpretation, observations: Observations) -> Iterator[Next
     if reading.second_dump_after is not None:
         yield NextStep(text=_SECOND_DUMP.format(seconds=reading.second_dump_after))
         return
-    if not observations.roster.live:
-        yield from _of_files(observations)
-        return
-    left = reading.decided_after
     if observations.roster.late or observations.roster.unlisted:
         text = "give each look more time, the machine is too busy for less"
         yield about_job(text, "unhang", "diagnose", "--timeout", str(_ON_BUSY_MACHINES), job=observations.roster.job)
         return
+    if not observations.roster.live:
+        yield from _of_files(observations)
+        return
+    left = reading.decided_after
     if left is None:
         yield _further_apart("look again, with more time between the looks", observations)
         return

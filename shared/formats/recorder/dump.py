@@ -23,6 +23,7 @@ from shared.formats.recorder.coalesced import settle_batches
 from shared.formats.recorder.fast_path import Repeats
 from shared.formats.recorder.fields import (
     MOST_RECORDS,
+    at_least_zero,
     parse_collective,
     parse_created,
     parse_mapping,
@@ -179,7 +180,7 @@ class _Builder:
         rows = [self._row(parse_mapping(entry)) for entry in entries]
         columns = {name: _spread([row.shared[at] for row in rows], order) for at, name in enumerate(_SHARED)}
         numbers = repeats.weave([row.numbers for row in rows], order)
-        columns |= {name: narrow(column) for name, column in zip(_NUMBERS, numbers, strict=True)}
+        columns |= {name: narrow(at_least_zero(column)) for name, column in zip(_NUMBERS, numbers, strict=True)}
         first_op = dict(zip(reversed(columns["group"]), reversed(columns["op_id"]), strict=True))
         last = dict(zip(order, range(len(order)), strict=True))
         group_of_id = {rows[at].pg_id: rows[at].shared[0] for at in sorted(last, key=last.__getitem__)}

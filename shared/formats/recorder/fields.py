@@ -4,7 +4,7 @@ Every function raises UnreadableDump for what cannot be the field, and reads no 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -76,6 +76,11 @@ def parse_number(raw: Any, *, unset: int = 0) -> int:
         shown = quoted(repr(raw)[:80]) if isinstance(raw, str | int | float) else type(raw).__name__
         raise UnreadableDump(f"{shown} instead of a number")
     return number
+
+
+def at_least_zero(column: Sequence[int]) -> Sequence[int]:
+    """Sequences and times, of which none is negative: where a foreign file says so, it is not known, which is 0."""
+    return column if min(column, default=0) >= 0 else [max(0, number) for number in column]
 
 
 def parse_created(entry: Mapping[str, Any]) -> int:

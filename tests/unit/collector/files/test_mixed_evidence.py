@@ -5,6 +5,7 @@ ones for three and four.
 """
 
 import json
+import pickle
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -17,6 +18,7 @@ from collector.files.diagnose_files import diagnose_directory
 from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis
 from shared.missing import Reason
+from shared.wire.trace import Trace
 from tests.build.jobs.logged import caught, status
 
 WAITS, ELSEWHERE, FAILED = STATES = ("waits", "elsewhere", "failed")
@@ -177,3 +179,22 @@ def test_most_wait_and_one_is_something_else(others: Seen, tmp_path: Path) -> No
     """The most usual mixture: stacks of those that wait, and of the last one anything."""
     waits = Seen("stack", WAITS)
     _judge(tmp_path, [(waits, waits, others), (others, waits, waits, waits), (waits, Seen("record", WAITS), others)])
+
+
+@pytest.mark.parametrize(
+    "field", ["collective_seq_id", "p2p_seq_id", "op_id", "time_created_ns", "time_discovered_completed_ns"]
+)
+@pytest.mark.parametrize("form", ["json", "pickle"])
+def test_a_record_counts_from_zero_on(field: str, form: str, tmp_path: Path) -> None:
+    """Whatever a foreign file says: no step after the reader meets a negative number."""
+    record = json.loads(_record(WAITS))
+    for entry in record["entries"][::3]:
+        entry[field] = -7
+    (tmp_path / "nccl_trace_rank_0").write_bytes(
+        json.dumps(record).encode() if form == "json" else pickle.dumps(record, protocol=2)
+    )
+    (tmp_path / "nccl_trace_rank_1").write_bytes(_record(WAITS))
+    read = diagnose_directory(tmp_path)
+    (trace, _) = (rank.recorder for snapshot in read.snapshots for rank in snapshot.ranks)
+    assert isinstance(trace, Trace)
+    assert all(min(column, default=0) >= 0 for column in trace.columns().values())

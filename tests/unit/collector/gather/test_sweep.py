@@ -49,7 +49,10 @@ async def test_node_that_is_too_busy_to_list_its_processes_did_not_answer() -> N
     """There may be ranks on it: that is neither "no ranks were found" nor a job that has ended."""
     late = Missing(source="ranks", reason=Reason.TIMED_OUT, detail="listing the processes takes too long")
     swept = await sweep_agents(FakeAgent("node7", (), missing=(late,)), job=None)
-    assert swept.diagnosis.headline == "Cannot tell: no rank was seen: node7 did not list the processes there in time."
+    assert (
+        swept.diagnosis.headline
+        == "Cannot tell: no rank was seen: node7 had no time to list the processes there, as on an overloaded machine."
+    )
     assert [(gap.host, gap.missing.reason) for gap in swept.diagnosis.coverage.missing] == [("node7", Reason.TIMED_OUT)]
     busy, well = two_nodes()
     busy.missing = (late,)
