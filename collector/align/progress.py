@@ -2,7 +2,7 @@
 
 A rank has *advanced* when its recorder shows new or newly finished operations between two looks. It is *busy*
 when it did not advance but its stack changed or it used CPU time, and *frozen* when neither; what a wait burns
-(polls.py) is no sign. Whether a pause is a hang is judged by the job's own rhythm: the stall since the last operation
+(stacks/polls.py) is no sign. Whether a pause is a hang is judged by the job's own rhythm: the stall since the last operation
 of any rank against the longest usual gap between operations.
 """
 
@@ -12,10 +12,10 @@ from enum import StrEnum
 from itertools import pairwise
 from operator import sub
 
-from collector.align.polls import polling
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.lock_files import polls_database, polls_lock_file
+from collector.align.stacks.polls import polling
 from collector.align.thresholds import (
     BUSY_BYTES,
     BUSY_CPU_SHARE,
@@ -89,10 +89,7 @@ class JobMotion:
 
 
 def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
-    """Compare each rank's first look with its last, and the job's stall with its rhythm.
-
-    `activities`: what each rank is doing, by all of its looks.
-    """
+    """Compare each rank's first look with its last, and the job's stall with its rhythm; `activities`: by all looks."""
     launched = roster.ras.advanced if roster.ras is not None else frozenset()
     present = roster.present()
     again = [view for view in present if len(view.looks) > 1]
@@ -100,15 +97,9 @@ def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
     stalls = [stall for stall in map(_stall, traced if roster.live else ()) if stall is not None]
     telling = traced[:: 1 + len(traced) // _MOST_FOR_RHYTHM]
     gaps = [gap for gap in (_usual_gap(view.trace) for view in telling if view.trace is not None) if gap is not None]
+    moved = {v.rank: _rank_motion(v, activities.get(v.rank)) for v in present} if roster.live else {}
     return JobMotion(
-        by_rank={
-            v.rank: Motion.ADVANCED
-            if v.rank in launched
-            else _rank_motion(v, activities.get(v.rank))
-            if roster.live
-            else Motion.UNKNOWN
-            for v in present
-        },
+        by_rank={v.rank: Motion.ADVANCED if v.rank in launched else moved.get(v.rank, Motion.UNKNOWN) for v in present},
         between_files=frozenset(v.rank for v in again if not roster.live and _moved_at_last(v)),
         seconds=max(map(_seconds_between, again), default=0.0),
         stalled_seconds=min(stalls, default=None),
