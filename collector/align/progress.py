@@ -1,8 +1,8 @@
 """Step 2 of the verdict: did anything move?
 
 A rank has *advanced* when its recorder shows new or newly finished operations between two looks. It is *busy*
-when it did not advance but its stack changed or it used CPU time, and *frozen* when neither; what a wait burns
-(stacks/polls.py) is no sign. Whether a pause is a hang is judged by the job's own rhythm: the stall since the last operation
+when it did not advance but its stack changed or it used CPU time, and *frozen* when neither; what a wait burns is no
+sign (stacks/polls.py). Whether a pause is a hang is judged by the job's own rhythm: the stall since the last operation
 of any rank against the longest usual gap between operations.
 """
 
