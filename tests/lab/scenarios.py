@@ -65,6 +65,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(Scenario(f"{program}, no record", program, recorded=False) for program in _WITHOUT_RECORD),
     *(Scenario(program, f"nccl/{program}") for program in _OF_NCCL),
     *(Scenario(f"{program}, no record", f"nccl/{program}", recorded=False) for program in _OF_NCCL[:2]),
+    Scenario("long_kernels", "nccl/long_kernels"),
+    Scenario("long_kernels, no record", "nccl/long_kernels", recorded=False),
     Scenario("kernel_never_ends, timing", "nccl/kernel_never_ends", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
     Scenario("proxies spin", "asleep_before_collective", more={"LAB_PROXY": "1"}),
     Scenario("sleeping synchronisation", "asleep_before_collective", more={"LAB_SYNC": "sleep"}),
