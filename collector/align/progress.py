@@ -110,7 +110,7 @@ def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
             if view.looks and view.looks[0].idle_for_seconds is not None
         },
         woken=frozenset(view.rank for view in again if _woke(view, activities.get(view.rank))),
-        still_seconds={view.rank: _still_seconds(view) for view in again},
+        still_seconds={view.rank: _still_seconds(view, activities.get(view.rank)) for view in again},
         carrying=frozenset(view.rank for view in again if any(_moved_bytes(*beats) for beats in _beats_of(view))),
     )
 
@@ -215,7 +215,7 @@ def _woke(view: RankView, activity: Activity | None) -> bool:
     return moved and not _only_polls(view)
 
 
-def _still_seconds(view: RankView) -> float:
+def _still_seconds(view: RankView, activity: Activity | None) -> float:
     """Return how long a rank has stood still at the last look: a few steps between two looks leave few traces.
 
     Who watched between the looks tells, too, but of the main thread. One that uses CPU time may be a waiter that spins,
@@ -224,7 +224,8 @@ def _still_seconds(view: RankView) -> float:
     still = 0.0
     for a, b in reversed(tuple(pairwise(view.looks))):
         apart, idle = _apart(a, b), b.idle_for_seconds
-        moved = idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b)
+        burns = _spins(a, b) or polling(view, activity, a, b).wakes
+        moved = idle is not None and idle < apart and _was_seen_moving(b) and not burns
         if idle is not None and moved and view.apart is None and not _only_polls(view):
             return still + idle
         still += apart

@@ -1,4 +1,4 @@
-"""A healthy job whose devices compute for twelve seconds in each step, while every processor spins and waits for them."""
+"""A healthy job whose devices compute for twelve seconds in each step, while every processor spins for them."""
 
 import rig
 import torch
