@@ -20,7 +20,7 @@ _HEADER_BYTES = 64 * 1024
 
 HOW_TO_SWITCH_ON = (
     "start the job with TORCH_NCCL_TRACE_BUFFER_SIZE=2000 (PyTorch before 2.9) and TORCH_FR_BUFFER_SIZE=2000 "
-    "(later ones; from 2.12 it is on by default)"
+    "(later ones; from 2.11 it is on by default)"
 )
 
 _SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
