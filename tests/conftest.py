@@ -15,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from deploy.lab.environment import environment
 from shared import isolation
 from tests.needed import skip_without
 
 NO_SKIPS = "UNHANG_NO_SKIPS"
-"""Set by CI, which has everything but a GPU: a skipped test fails there."""
+"""Set by CI, which has everything but a GPU and the lab: a skipped test fails there."""
 
 # A machine that pauses breaks no property. CI tries the same examples each time, whoever works here tries others.
 settings.register_profile(
@@ -151,6 +152,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs root, to become other users")
     if item.get_closest_marker("ptrace") and not _may_trace():
         pytest.skip("needs the right to trace processes: root, or kernel.yama.ptrace_scope=0")
+    if item.get_closest_marker("lab") and not environment().is_there:
+        pytest.skip("needs the lab: `make lab` fetches it")
     for needs in item.iter_markers("needs"):
         skip_without(*needs.args)
 
@@ -161,7 +164,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turn a skip into a failure where everything is there that a test may need."""
     report = yield
-    expected = item.get_closest_marker("gpu") is not None or hasattr(report, "wasxfail")
+    elsewhere = any(item.get_closest_marker(name) is not None for name in ("gpu", "lab"))
+    expected = elsewhere or hasattr(report, "wasxfail")
     if report.skipped and not expected and os.environ.get(NO_SKIPS):
         report.outcome = "failed"
         report.longrepr = f"skipped although {NO_SKIPS} is set: {report.longrepr}"

@@ -1,8 +1,8 @@
 """Step 2 of the verdict: did anything move?
 
 A rank has *advanced* when its recorder shows new or newly finished operations between two looks. It is *busy*
-when it did not advance but its stack changed or it used CPU time, and *frozen* when neither; what a wait burns
-(polls.py) is no sign. Whether a pause is a hang is judged by the job's own rhythm: the stall since the last operation
+when it did not advance but its stack changed or it used CPU time, and *frozen* when neither; what a wait burns is no
+sign (stacks/polls.py). Whether a pause is a hang is judged by the job's own rhythm: the stall since the last operation
 of any rank against the longest usual gap between operations.
 """
 
@@ -12,10 +12,10 @@ from enum import StrEnum
 from itertools import pairwise
 from operator import sub
 
-from collector.align.polls import polling
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.lock_files import polls_database, polls_lock_file
+from collector.align.stacks.polls import polling
 from collector.align.thresholds import (
     BUSY_BYTES,
     BUSY_CPU_SHARE,
@@ -90,10 +90,7 @@ class JobMotion:
 
 
 def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
-    """Compare each rank's first look with its last, and the job's stall with its rhythm.
-
-    `activities`: what each rank is doing, by all of its looks.
-    """
+    """Compare each rank's first look with its last, and the job's stall with its rhythm; `activities`: by all looks."""
     launched = roster.ras.advanced if roster.ras is not None else frozenset()
     present = roster.present()
     again = [view for view in present if len(view.looks) > 1]
@@ -101,15 +98,9 @@ def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
     stalls = [stall for stall in map(_stall, traced if roster.live else ()) if stall is not None]
     telling = traced[:: 1 + len(traced) // _MOST_FOR_RHYTHM]
     gaps = [gap for gap in (_usual_gap(view.trace) for view in telling if view.trace is not None) if gap is not None]
+    moved = {v.rank: _rank_motion(v, activities.get(v.rank)) for v in present} if roster.live else {}
     return JobMotion(
-        by_rank={
-            v.rank: Motion.ADVANCED
-            if v.rank in launched
-            else _rank_motion(v, activities.get(v.rank))
-            if roster.live
-            else Motion.UNKNOWN
-            for v in present
-        },
+        by_rank={v.rank: Motion.ADVANCED if v.rank in launched else moved.get(v.rank, Motion.UNKNOWN) for v in present},
         between_files=frozenset(v.rank for v in again if not roster.live and _moved_at_last(v)),
         seconds=max(map(_seconds_between, again), default=0.0),
         stalled_seconds=min(stalls, default=None),
@@ -120,7 +111,7 @@ def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
             if view.looks and view.looks[0].idle_for_seconds is not None
         },
         woken=frozenset(view.rank for view in again if _woke(view, activities.get(view.rank))),
-        still_seconds={view.rank: _still_seconds(view) for view in again},
+        still_seconds={view.rank: _still_seconds(view, activities.get(view.rank)) for view in again},
         carrying=frozenset(view.rank for view in again if any(_moved_bytes(*beats) for beats in _beats_of(view))),
     )
 
@@ -208,7 +199,7 @@ def _woke(view: RankView, activity: Activity | None) -> bool:
     return moved and not _only_polls(view)
 
 
-def _still_seconds(view: RankView) -> float:
+def _still_seconds(view: RankView, activity: Activity | None) -> float:
     """Return how long a rank has stood still at the last look: a few steps between two looks leave few traces.
 
     Who watched between the looks tells, too, but of the main thread. One that uses CPU time may be a waiter that spins,
@@ -217,7 +208,8 @@ def _still_seconds(view: RankView) -> float:
     still = 0.0
     for a, b in reversed(tuple(pairwise(view.looks))):
         apart, idle = _apart(a, b), b.idle_for_seconds
-        moved = idle is not None and idle < apart and _was_seen_moving(b) and not _spins(a, b)
+        burns = _spins(a, b) or polling(view, activity, a, b).wakes
+        moved = idle is not None and idle < apart and _was_seen_moving(b) and not burns
         if idle is not None and moved and view.apart is None and not _only_polls(view):
             return still + idle
         still += apart

@@ -10,10 +10,10 @@ from collections import defaultdict
 from dataclasses import replace
 
 from collector.align.observations import Observations
-from collector.align.polls import has_device
 from collector.align.progress import Motion
 from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
+from collector.align.stacks.polls import has_device
 from collector.align.stacks.tables.row_types import Doing
 from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import Support, how_sure, of_outsiders, shown_by

@@ -15,10 +15,10 @@ from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.align.job_owner import one_users
 from collector.align.observations import Observations
-from collector.align.polls import may_poll
 from collector.align.progress import JobMotion, Motion, motion_of
 from collector.align.roster import Presence, Roster
 from collector.align.stacks.activity import Activity
+from collector.align.stacks.polls import may_poll
 from collector.align.stacks.rank_activities import activities_of
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.thresholds import FROZEN_SECONDS

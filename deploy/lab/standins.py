@@ -1,7 +1,7 @@
 """Builds stand-ins for the libraries of CUDA and NCCL that a PyTorch wants, into a folder for LD_LIBRARY_PATH.
 
 One library per soname, with the names that PyTorch's own libraries import from it, under the version node that they ask
-for. What no C source of `standins/` defines returns an error or, in libraries of mathematics, success and nothing else.
+for. What no C source of `sources/` defines returns an error or, in libraries of mathematics, success and nothing else.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_SOURCES = Path(__file__).parent / "standins"
+_SOURCES = Path(__file__).parent / "sources"
 _WRITTEN = {"libcudart": "cudart.c", "libcuda": "cuda.c", "libnccl": "nccl.c"}
 """What stands in for more than success."""
 _NOT_SUPPORTED = {"libcudart": 801, "libcuda": 801, "libnccl": 5}

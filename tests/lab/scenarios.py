@@ -51,9 +51,8 @@ class Scenario:
 
 _OF_THE_ZOO = (
     "asleep_before_collective wrong_op wrong_size_smaller recv_ring rank_conditional_collective pair_barrier_skipped "
-    "batch_p2p_missing_partner pipeline_stage_never_sends crossed_groups new_group_skipped "
-    "broadcast_receivers_only gather_two_roots async_work_handles dataloader_hang two_halves uneven_inputs "
-    "collective_on_helper_thread file_lock stopped_rank"
+    "batch_p2p_missing_partner pipeline_stage_never_sends crossed_groups broadcast_receivers_only gather_two_roots "
+    "async_work_handles two_halves collective_on_helper_thread file_lock stopped_rank"
 ).split()
 _OF_NCCL = (
     "first_collective_late runs_ahead coalesced_calls batch_without_one_receive stream_waits_for_stream destroy_hangs "
@@ -66,6 +65,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(Scenario(f"{program}, no record", program, recorded=False) for program in _WITHOUT_RECORD),
     *(Scenario(program, f"nccl/{program}") for program in _OF_NCCL),
     *(Scenario(f"{program}, no record", f"nccl/{program}", recorded=False) for program in _OF_NCCL[:2]),
+    Scenario("long_kernels", "nccl/long_kernels"),
+    Scenario("long_kernels, no record", "nccl/long_kernels", recorded=False),
     Scenario("kernel_never_ends, timing", "nccl/kernel_never_ends", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
     Scenario("proxies spin", "asleep_before_collective", more={"LAB_PROXY": "1"}),
     Scenario("sleeping synchronisation", "asleep_before_collective", more={"LAB_SYNC": "sleep"}),

@@ -58,9 +58,10 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
 def left_behind(edge: Edge) -> bool:
     """Have all members but the waiters completed the operation? Then what holds it is with the waiters themselves.
 
-    Of an operation with a root that shows nothing: who only sends may be done long before the root is.
+    Of an operation with a root that shows nothing: who only sends may be done long before the root is. Nor of a batch,
+    whose parts are not on record: who has called fewer is done, and is the odd one.
     """
-    if edge.holders or edge.sequence is None or edge.signature.op in ROOTED:
+    if edge.holders or edge.sequence is None or edge.signature.op in (*ROOTED, COALESCED):
         return False
     return edge.group.left_behind_at(edge.sequence)
 
@@ -81,7 +82,8 @@ def may_be_ending(edge: Edge, observations: Observations) -> bool:
 
 
 def _completed_by(edge: Edge) -> tuple[str, ...]:
-    if not left_behind(edge):
+    of_batch = edge.signature.op == COALESCED and not edge.is_p2p and edge.group.left_behind_at(edge.sequence or 0)
+    if not of_batch and not left_behind(edge):
         return ()
     done = edge.group.completed_at(edge.sequence or 0)
     return (f"{ranks_with(done, 'has', 'have')} completed it",)
@@ -90,6 +92,8 @@ def _completed_by(edge: Edge) -> tuple[str, ...]:
 def _no_divergence(op: str) -> str:
     if op in ROOTED:
         return "every member has issued it with fitting sizes and types; the root each rank passed is not recorded"
+    if op == COALESCED:
+        return "every member has issued it; its parts are not on record: some rank may have called fewer, or other ones"
     if not is_compared(op):
         return f"every member has issued it; which arguments of {op} must match is unknown, so none are compared"
     return "every member has issued it with equal sizes and types, so the code does not diverge here"

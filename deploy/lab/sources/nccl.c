@@ -211,7 +211,8 @@ __attribute__((noinline)) static int groupLaunch(atomic_int *what, int wanted, a
 
 static void *ncclProxyProgress(void *what) {
     struct comm *comm = what;
-    pthread_setname_np(pthread_self(), "NCCL Progress");
+    const char *named = getenv("NCCL_SET_THREAD_NAME"); // else it is called as the process is
+    if (named && *named == '1') pthread_setname_np(pthread_self(), "NCCL Progress");
     while (!atomic_load(&comm->aborted)) {
         if (!atomic_load(&comm->pending)) usleep(1000);
     }
