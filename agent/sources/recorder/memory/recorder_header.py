@@ -19,7 +19,7 @@ _MOST_ENTRIES = 50_000_000
 _HEADER_BYTES = 64 * 1024
 
 HOW_TO_SWITCH_ON = (
-    "start the job with TORCH_NCCL_TRACE_BUFFER_SIZE=2000 (PyTorch before 2.8) and TORCH_FR_BUFFER_SIZE=2000 "
+    "start the job with TORCH_NCCL_TRACE_BUFFER_SIZE=2000 (PyTorch before 2.8) or TORCH_FR_BUFFER_SIZE=2000 "
     "(later ones; from 2.11 it is on by default)"
 )
 
