@@ -5,7 +5,9 @@
 
 import base64
 import json
+import pickle
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -19,6 +21,11 @@ for size in sizes:
         dist.all_reduce(tensor)
         issued += 1
     torch.cuda.synchronize()
-    dump = torch._C._distributed_c10d._dump_nccl_trace(includeStackTraces=False)
+    dump, until = b"", time.monotonic() + 60.0
+    while time.monotonic() < until:  # the watchdog notes what is done a moment later
+        dump = torch._C._distributed_c10d._dump_nccl_trace(includeStackTraces=False)
+        if all(entry["retired"] for entry in pickle.loads(dump)["entries"]):
+            break
+        time.sleep(0.1)
     print(json.dumps(base64.b64encode(dump).decode()), flush=True)
     sys.stdin.readline()
