@@ -5,9 +5,9 @@ in a name or port list numbers and keep leading zeros. `[::1]:8471` is an IPv6 a
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import product
-from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -67,20 +67,20 @@ def parse_host_names(text: str) -> tuple[str, ...]:
 
 
 def fold_addresses(addresses: Iterable[AgentAddress]) -> tuple[AgentAddress, ...]:
-    """Drop repetitions, keep the order, and distinguish agents with the same host name by their port."""
+    """Drop repetitions, keep the order, and distinguish agents of one host by port and path, else by URL."""
     by_url: dict[str, AgentAddress] = {}
     for count, address in enumerate(addresses):
         if count >= MOST_AGENTS:  # repetitions count too: they cost time
             raise InvalidHostlist(f"the host list names more than {MOST_AGENTS} agents", advice=_ADVICE)
         by_url.setdefault(address.url, address)
-    sharing: dict[str, int] = {}
-    for address in by_url.values():
-        sharing[address.host] = sharing.get(address.host, 0) + 1
-    return tuple(a if sharing[a.host] == 1 else _with_port(a) for a in by_url.values())
+    sharing = Counter(name for address in by_url.values() for name in {address.host, _place(address)})
+    names = (next(filter(lambda name: sharing[name] == 1, (a.host, _place(a))), a.url) for a in by_url.values())
+    return tuple(a.model_copy(update={"host": name}) for a, name in zip(by_url.values(), names, strict=True))
 
 
-def _with_port(address: AgentAddress) -> AgentAddress:
-    return address.model_copy(update={"host": urlsplit(address.url).netloc})
+def _place(address: AgentAddress) -> str:
+    """Port and path with the host, but for the scheme."""
+    return address.url.partition("://")[2]
 
 
 def _items(text: str) -> Iterator[str]:

@@ -152,7 +152,7 @@ def without_culprits(fault: Fault) -> Fault:
     everybody = tuple(sorted({*fault.culprits, *fault.victims}))
     remark = f"{ranks_in_words(everybody)} are held up, and a part of unhang that tells by whom failed"
     sure = how_sure(fault.kind, Support.PART_FAILED)
-    return replace(fault, culprits=(), victims=everybody, certainty=sure, remarks=(remark,))
+    return replace(fault, culprits=(), certainty=sure, remarks=(remark,))
 
 
 def is_proven(fault: Fault) -> bool:
@@ -254,7 +254,7 @@ def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Support:
     return Support.RECORD if complete else Support.PART_OF_RECORD
 
 
-@costs_itself(lambda fault, observations: replace(fault, certainty=Certainty.SUSPECTED))
+@costs_itself(lambda fault, observations: replace(fault, certainty=how_sure(fault.kind, Support.PART_FAILED)))
 def tempered(fault: Fault, observations: Observations) -> Fault:
     """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
     may_come = fault.kind is Kind.RANK_NOT_JOINED and any(_may_come(rank, observations) for rank in fault.culprits)

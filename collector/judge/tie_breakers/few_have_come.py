@@ -26,7 +26,8 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
     waiting = {edge.waiter for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence}
     if not _few_have_come(fault.group, fault.sequence, observations):
         return fault
-    if all(_went_on(rank, observations) for rank in fault.culprits):
+    gone_on = {rank for rank in fault.group.members if _went_on(rank, observations)}
+    if gone_on.issuperset(fault.culprits) and 2 * len(gone_on) >= len(fault.group.members):
         remark = "most of the group went on without this operation"
         return convicting(fault, waiting, Support.PART_OF_RECORD, *fault.remarks, remark)
     shifts = [shift_of(fault.group, rank, fault.culprits[0], observations.traces) for rank in sorted(waiting)]

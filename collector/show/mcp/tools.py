@@ -265,9 +265,9 @@ TOOLS = (
         "node_history",
         "History of a node",
         (
-            "Lists the incidents whose culprits ran on a node, then the diagnoses that name it. A node that is there "
-            "again and again deserves a look at its hardware only if the causes are ones that hardware can have: "
-            "gpu_fault, network, device_sync, communication, filesystem."
+            "Lists the incidents whose culprits ran on a node, then the diagnoses that name it. Its hardware "
+            "deserves a look only if the causes repeat that hardware can have: gpu_fault, network, device_sync, "
+            "communication, filesystem."
         ),
         NodeWanted,
         Answer[FoundOnNode],

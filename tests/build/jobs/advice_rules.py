@@ -19,7 +19,7 @@ import click
 
 from cli.main import unhang
 from shared.answer.diagnosis import Diagnosis, Finding, NextStep
-from shared.answer.words import HAS_ENDED, Cause, Certainty, Kind, Verdict
+from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import unfold
 
 _TAKES_A_SOURCE = frozenset({"diagnose", "stacks", "sequences", "logs", "fds", "check", "look", "jobs"})
@@ -74,7 +74,7 @@ def complaints(answer: Diagnosis, situation: Situation) -> Iterator[Complaint]:
 
 
 def _is_over(answer: Diagnosis) -> bool:
-    return answer.state == "finished" or HAS_ENDED in answer.headline
+    return answer.verdict is Verdict.DIED or answer.state in ("finished", "ended")
 
 
 def _of_step(

@@ -178,7 +178,7 @@ def p2p_deadlock() -> Diagnosis:
 
 def p2p_unmatched() -> Diagnosis:
     """A receive whose send never comes, and a third rank behind it."""
-    steps: dict[int, list[Step]] = {0: [Send(1), Stay()], 1: [Recv(0), Recv(0)], 2: [Recv(1)], 3: []}
+    steps: dict[int, list[Step]] = {0: [Send(1), Stay()], 1: [Recv(0), Send(2), Recv(0)], 2: [Recv(1), Recv(1)], 3: []}
     return diagnose(Job(steps).dumps(), Expected())
 
 

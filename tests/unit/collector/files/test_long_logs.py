@@ -58,7 +58,7 @@ def test_events_are_those_of_the_whole() -> None:
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_verdict_on_a_long_log(packed: bool, tmp_path: Path) -> None:
     waits = "".join(f"{line}\n" for rank in (0, 1, 2) for line in (caught(rank, 12), status(rank, 12, 12)))
-    text = waits + "[rank3]: Traceback (most recent call last):\n[rank3]: OSError: no shard\n"
+    text = "[rank3]: Traceback (most recent call last):\n[rank3]: OSError: no shard\n" + waits
     text += steps(2 * _TAIL_BYTES // 50)
     (tmp_path / "job").mkdir()
     if packed:

@@ -133,7 +133,7 @@ def test_crossed_order_between_two_ranks_is_a_tie() -> None:
 
 
 def test_a_send_that_never_comes_convicts_the_sender() -> None:
-    steps: dict[int, list[Step]] = {0: [Send(1), Stay()], 1: [Recv(0), Recv(0)], 2: [Recv(1)], 3: []}
+    steps: dict[int, list[Step]] = {0: [Send(1), Stay()], 1: [Recv(0), Send(2), Recv(0)], 2: [Recv(1), Recv(1)], 3: []}
     diagnosis = judged_dumps(Job(steps))
     assert diagnosis.findings[0].culprit_ranks == (0,)
     assert diagnosis.findings[0].kind is Kind.P2P_UNMATCHED
