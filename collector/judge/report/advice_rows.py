@@ -41,6 +41,11 @@ def _named(case: Case) -> bool:
 
 _CAUSES = (
     AdviceRow(
+        "wait, if this work may take so long; else read {at}: what does {who} repeat there, or wait for?",
+        kinds=(Kind.HELD_UP,),
+        holds=lambda c: c.at,
+    ),
+    AdviceRow(
         "wait, if this work may take so long; else see in its stack and in its log what it repeats",
         kinds=(Kind.HELD_UP,),
     ),

@@ -29,10 +29,13 @@ def _barely(fault: Fault, observations: Observations, **_: object) -> Finding:
     """Who and what, where the words for it failed."""
     culprits = tuple(Culprit(rank=rank) for rank in fault.culprits)
     summary = fault.said or f"{fault.kind.replace('_', ' ')}: {ranks_in_words(fault.culprits or fault.victims)}"
-    level, _, reason = fault.certainty
-    victims = fold(fault.victims)
     return Finding(
-        kind=fault.kind, certainty=level, certainty_reason=reason, culprits=culprits, victims=victims, summary=summary
+        kind=fault.kind,
+        certainty=fault.certainty.level,
+        certainty_reason=fault.certainty.reason,
+        culprits=culprits,
+        victims=fold(fault.victims),
+        summary=summary,
     )
 
 
