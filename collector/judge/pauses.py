@@ -2,7 +2,8 @@
 
 Of a live job, in this order:
 
-1. Who waits for work is idle, or cut off: nobody can tell. Who runs another rank's call goes on.
+1. Who waits for work is idle, or cut off: nobody can tell. Nor of who waits for a process outside the job, for as
+   long as who works may take. Who runs another rank's call goes on.
 2. What cannot pass, such as an exit or calls that do not match, needs no time.
 3. Who demonstrably works (`align/work/`) holds the others up, once that is longer than the job usually pauses; it is
    called hung much later, and never for certain (`slow/held_up.py`).
@@ -24,7 +25,7 @@ from collector.judge.moment_of_dumps import doubt_of_files
 from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
-from collector.judge.slow.held_up import HungFrom, at_work, held_up, when_due
+from collector.judge.slow.held_up import HungFrom, at_work, awaited_strangers, held_up, when_due
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
@@ -45,6 +46,9 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         return elsewhere  # 1
     phase = None if _cannot_pass(fault) else phase_at_work(suspects, observations)
     due = when_due(fault, observations, phase)
+    strangers = awaited_strangers(fault, observations)
+    if strangers and stall < due.seconds:
+        return Interpretation(Verdict.CANNOT_TELL, "", waited_for=tuple(strangers), stall=stall, strangers=strangers)
     works = at_work(fault, observations, due, stall)
     needed = motion.needed(busy=_is_starting(fault)) if works else _needed(fault, suspects, phase, observations)
     if works and stall >= needed:

@@ -10,7 +10,7 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis, WorkEvidence
 from shared.answer.words import Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
-from shared.wire.snapshot import Child, Fds, NodeSnapshot, Process, RankSnapshot, Socket, Syscall
+from shared.wire.snapshot import Child, Fds, Holder, NodeSnapshot, Process, RankSnapshot, Socket, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
 from tests.build.jobs.placed import with_rank
 from tests.build.jobs.simulated import PAIRS, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks, training
@@ -234,6 +234,31 @@ def _with_timeout(rank: RankSnapshot) -> RankSnapshot:
     assert not isinstance(trace, Missing)
     groups = tuple(group.model_copy(update={"timeout_ms": 300_000}) for group in trace.groups)
     return rank.model_copy(update={"recorder": trace.model_copy(update={"groups": groups})})
+
+
+@pytest.mark.parametrize(
+    ("peer", "after", "verdict"),
+    [
+        (999, 60.0, Verdict.CANNOT_TELL),
+        (999, 601.0, Verdict.HUNG),
+        (None, 60.0, Verdict.HUNG),
+    ],
+)
+@pytest.mark.parametrize("call", [Syscall(name="recvfrom", fd=8, target="socket:[5]"), Syscall(name="poll")])
+def test_who_waits_for_a_process_outside_the_job_is_not_to_blame(
+    call: Syscall, peer: int | None, after: float, verdict: Verdict
+) -> None:
+    """That one may work for as long as a rank may; one of the rank's own, or on another machine, is no such process."""
+    looks = looks_at(ASLEEP, after=after)
+    ends = () if peer is None else (Holder(pid=peer, name="rollout"),)
+    fds = Fds(total=3, sockets=(Socket(fd=8, kind="tcp", local="10.0.0.1:5", remote="10.0.0.1:9", other_end=ends),))
+    both = [{"process": _process(looks, at, syscall=call), "fds": fds} for at in (0, 1)]
+    diagnosis = judged(_between(looks, both[0], both[1]))
+    assert diagnosis.verdict is verdict
+    if peer is not None:
+        assert all(finding.certainty is not Certainty.PROVEN for finding in diagnosis.findings)
+        told = diagnosis.headline, *(step.text for step in diagnosis.next_steps)
+        assert verdict is Verdict.HUNG or all("pid 999 (rollout)" in text for text in told[:2])
 
 
 def test_a_loop_on_one_line_is_told_as_such() -> None:
