@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -259,6 +260,37 @@ def test_who_waits_for_a_process_outside_the_job_is_not_to_blame(
         assert all(finding.certainty is not Certainty.PROVEN for finding in diagnosis.findings)
         told = diagnosis.headline, *(step.text for step in diagnosis.next_steps)
         assert verdict is Verdict.HUNG or all("pid 999 (rollout)" in text for text in told[:2])
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(70.0, Verdict.CANNOT_TELL), (601.0, Verdict.HUNG)])
+def test_who_was_read_in_one_look_only_may_have_moved(after: float, verdict: Verdict) -> None:
+    """On a busy machine the first look at it came too late."""
+    late = Missing(source="process", reason=Reason.TIMED_OUT)
+    assert judged(_between(looks_at(ASLEEP, after=after), {"process": late, "stacks": late}, {})).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("state", "left", "verdict"),
+    [("S", 0.2, Verdict.SLOW), ("S", 86_000.0, Verdict.HUNG), ("T", 0.2, Verdict.HUNG), ("S", None, Verdict.HUNG)],
+)
+@pytest.mark.parametrize("generations", [1, 2])
+def test_a_child_that_sleeps_for_moments_is_at_work(
+    generations: int, state: str, left: float | None, verdict: Verdict
+) -> None:
+    """So is one whose own child does, as of a shell script; not one that is stopped, or sleeps for a day."""
+    looks = _waiting_for_child("S", 0.0)
+    call, wait = Syscall(name="clock_nanosleep", ends_in_seconds=left), Syscall(name="wait4")
+    for at in (0, 1):
+        child = _child(77, "S", 0.0, looks, at)
+        pids = [_process(looks, at).pid, 77, 78][: 1 + generations]
+        line = [
+            child.process.model_copy(update={"pid": pid, "parent_pid": parent, "state": "S", "syscall": wait})
+            for parent, pid in pairwise(pids)
+        ]
+        line[-1] = line[-1].model_copy(update={"state": state, "syscall": call})
+        children = tuple(Child(process=process, stacks=NO_STACKS) for process in line)
+        looks[at : at + 1] = with_rank(looks[at : at + 1], 2, children=children)
+    assert judged(looks).verdict is verdict
 
 
 def test_a_loop_on_one_line_is_told_as_such() -> None:
