@@ -4,6 +4,7 @@ The notation is the one of Slurm, pdsh and ClusterShell. An item is a name, `nam
 in a name or port list numbers and keep leading zeros. `[::1]:8471` is an IPv6 address, as in URLs.
 """
 
+import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -142,7 +143,7 @@ def _split(rest: str, item: str) -> tuple[str, str | None, str]:
     match = _TRAILING_PORT.fullmatch(authority)
     name, port = (match[1], match[2]) if match else (authority, None)
     ipv6 = _IPV6.fullmatch(name)
-    if ipv6 is None and _NAME.fullmatch(name) is None:
+    if not (_NAME.fullmatch(name) if ipv6 is None else _is_ipv6(ipv6[1])):
         raise InvalidHostlist(f"{quoted(item)} does not name a host", advice=_ADVICE)
     if port is not None and not 1 <= int(port) <= 65_535:
         raise InvalidHostlist(f"{quoted(item)} has no valid port", advice=_ADVICE)
@@ -150,3 +151,10 @@ def _split(rest: str, item: str) -> tuple[str, str | None, str]:
         raise InvalidHostlist(f"{quoted(item)} is not a base URL", advice=_ADVICE)
     shown_port = None if port is None else str(int(port))
     return (ipv6[1] if ipv6 else name.lower()), shown_port, f"{slash}{path}".rstrip("/")
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return bool(ipaddress.IPv6Address(text).compressed)
+    except ValueError:
+        return False

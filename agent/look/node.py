@@ -189,11 +189,9 @@ class Node:
     def _was_ours(self, gone: Exited) -> bool:
         """Whose it was is known from when it lived: its number may be another process's by now, or nobody's."""
         user = gone.sibling_user if gone.identity is None else gone.identity.user
-        if not self._users or user is None or not user.isdecimal():
-            return self._is_ours(gone.identity, gone.pid)
-        return int(user) in self._users and (
-            self._only is None or gone.identity is None or gone.identity.rank in self._only
-        )
+        if self._users and (user is None or not user.isdecimal() or int(user) not in self._users):
+            return False
+        return self._only is None or gone.identity is None or gone.identity.rank in self._only
 
     def _missing(self) -> tuple[Missing, ...]:
         told = "; ".join(map(_in_words, self.avoided()))

@@ -74,13 +74,16 @@ def open_named(
             held = _kept(hold(components[-1], flags=os.O_NOFOLLOW, folder=folder), opened)
             file = _kept(_open(held, readers, path), opened)
             if owners is not None:
-                _require_owner(os.fstat(file), owners, path)
+                _require_owner(file, owners, path)
         yield file
 
 
-def _require_owner(found: os.stat_result, owners: frozenset[int], path: str) -> None:
+def _require_owner(file: int, owners: frozenset[int], path: str) -> None:
     """Refuse what somebody else wrote, may write to, or has given a second name, which may be the one that we know."""
-    own_group = found.st_gid in (0, found.st_uid)  # a group of the user's own has the user's number
+    found = os.fstat(file)
+    # A group of the user's own has the user's number; with an access list, which a folder may give to each new file in
+    # it, these bits are what the list grants to others at most.
+    own_group = found.st_gid in (0, found.st_uid) and not permissions_of(file).entries
     others = found.st_mode & (stat.S_IWOTH if own_group else stat.S_IWOTH | stat.S_IWGRP)
     why = None
     if found.st_uid not in owners:

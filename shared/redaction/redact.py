@@ -11,6 +11,7 @@ these, and cost a search for the hints.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from shared.redaction.hint_index import HintIndex
 from shared.redaction.secret_names import HINTS, secret_of
 from shared.redaction.secret_shapes import SHAPES
 from shared.redaction.secret_values import SecretSpan, is_secret, value_after
@@ -25,17 +26,10 @@ _NAME_REST = re.compile(r"[\w.\-]{0,64}", re.ASCII)
 _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _LONGEST_NAME = 64
 
-
-def _rows_by_hint(*, of_option: bool) -> dict[str, list[int]]:
-    """Return which rows are tried where a text holds a hint: most lines hold none of them, nor an option."""
-    found: dict[str, list[int]] = {}
-    for row, shape in enumerate(SHAPES):
-        for hint in shape.hints if shape.of_option == of_option else ():
-            found.setdefault(hint, []).append(row)
-    return found
-
-
-_ROWS_BY_HINT, _ROWS_OF_OPTIONS = _rows_by_hint(of_option=False), _rows_by_hint(of_option=True)
+_EVERYWHERE, _OF_OPTIONS = (
+    HintIndex((row, shape.hints) for row, shape in enumerate(SHAPES) if shape.of_option == of_option)
+    for of_option in (False, True)
+)
 _OPTION = re.compile(r"(?:^|[\t\"'`(,])-")
 
 _LEAST_WIDTH = 40
@@ -61,10 +55,10 @@ def redact(text: str) -> str:
     lower = text.lower()
     if any(map(lower.__contains__, HINTS)):
         text = _without_values(text)
-    hinted = [_ROWS_BY_HINT[hint] for hint in filter(text.__contains__, _ROWS_BY_HINT)]
+    rows = _EVERYWHERE.rows(text)
     if " -" in text or _OPTION.search(text) is not None:
-        hinted += [_ROWS_OF_OPTIONS[hint] for hint in filter(text.__contains__, _ROWS_OF_OPTIONS)]
-    for row in sorted({row for rows in hinted for row in rows}) if hinted else ():
+        rows += _OF_OPTIONS.rows(text)
+    for row in sorted(set(rows)):
         text = SHAPES[row].pattern.sub(_hide_group, text)
     return text
 

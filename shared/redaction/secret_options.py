@@ -28,11 +28,23 @@ _OPTIONS = (
     ("kadmin|addprinc|ipa-|ldap", "-w"),
     ("snmp", "-A -X -c"),
     ("isql|tsql|mosquitto_", "-P"),
-    ("cqlsh|couchbase|twine |racadm|rdesktop|ncftp|useradd|usermod", "-p"),
+    (
+        "cqlsh|couchbase|twine |racadm|rdesktop|ncftp|useradd|usermod|rabbitmqadmin|crane |poetry |redfish|cypher-shell"
+        "|yt-dlp|gallery-dl|xmrig|beeline|fence_|veracrypt|bitbucket|remote login",
+        "-p",
+    ),
+    ("pkcs1|softhsm|piv-tool", "--pin --so-pin -P"),
+    ("ceph |rbd ", "--key --secret"),
+    ("pdfto|pdfinfo|pdfimages", "-upw -opw"),
+    ("swaks |sipp |sendemail", "-ap -xp"),
+    ("-generic-password|-internet-password", "-w"),
+    ("tmate", "-k"),
+    ("p4 ", "-P"),
+    ("npm |sse-c", "--otp --sse-c-key --sse-customer-key"),
     ("ssh-keygen", "-N -P"),
     ("pk12util", "-K -W"),
     ("swift ", "-K"),
-    ("doctl|flyctl|glab ", "-t"),
+    ("doctl|flyctl|fly auth|glab |anaconda |codecov", "-t"),
     ("nuget ", "-k -ApiKey --api-key"),
     ("signtool", "/p"),
     ("pdftk", "user_pw owner_pw input_pw"),
@@ -59,13 +71,40 @@ _PLACES = (
     (":pserver:|:ext:", r":(?:pserver|ext):[^\s:@]{1,100}:([^\s@]{1,200})@"),
     (" login| obscure|passwd|setapikey|setApiKey| unseal| unlock",
      r"(?:cargo login|rclone obscure|openssl passwd|mkpasswd|set[aA]pi[kK]ey|operator unseal|vault unseal|bw unlock)"
-     r"(?: {1,3}-{1,2}[\w-]{1,20}(?:=\S{1,40})?){0,3} {1,3}S"),
+     r"(?: {1,3}-m {1,3}[\w-]{1,20}| {1,3}-{1,2}[\w-]{1,20}(?:=\S{1,40})?){0,3} {1,3}S"),
     (" login", r"bw login {1,3}\S{1,200} {1,3}S"),
     ("pypi-token|http-basic", r"config {1,3}(?:pypi-token\.\S{1,60}|http-basic\.\S{1,60} {1,3}\S{1,100}) {1,3}S"),
     (":_authToken ", r":_authToken {1,3}S"),
     ("etcdctl", r"--user[ =]{1,3}[^\s:]{1,100}:S"),
     ("passwd", r"chpasswd\b[^\n]{0,60}<<< {0,3}[\"']?[^\s:\"']{1,100}:([^\s\"']{1,200})"),
     ("--stdin", r"--stdin\b[^\n]{0,60}<<< {0,3}S"),
+    # kinit bob <<< hunter2        --key-file <(echo hunter2)        --extpass "echo hunter2"
+    ("<<<",
+     r"(?:passw|pass |kinit|secret-tool|stdin|luks|cryptsetup|realm join| login|with-token|pbkdf2)"
+     r"[^\n]{0,120}?<<< {0,3}S"),
+    ("<(", r"(?:pass|key|pin|secret| -[fK])[^\n]{0,60}?<\((?:echo|printf)(?: -n)? {1,3}(?:[\"']%s(?:\\n)?[\"'] )?S"),
+    ("echo ", r"(?i)pass(?:word|phrase)?[-_]?(?:command|eval|cmd)?[= ][\"']?echo {1,3}S"),
+    ("kinit", r"(?:echo|printf) {1,3}(?:-n )?S {0,3}\| {0,3}kinit"),
+    ("net use ", r"net use (?:\w: )?\\{1,4}\S{1,200} {1,3}((?![/-])[^\s\"']{1,200})"),
+    ("authtoken|set api-key|snyk auth|GenieKey|-password ",
+     r"(?:authtoken|set api-key|snyk auth|GenieKey|(?:reset-admin|set-initial)-password) {1,3}S"),
+    ("auth_pass|insecure-password", r"\b(?:auth_pass|insecure-password) {1,9}S"),
+    ("set --secret|config --set",
+     r"config (?:set --secret {1,3}\S{1,100}|--set {1,3}\w{0,40}(?:token|password)) {1,3}S"),
+    ("radtest", r"radtest {1,3}\S{1,100} {1,3}S"),
+    ("psk \"|PSK \"|EAP \"|XAUTH \"", r"(?:psk|PSK|EAP|XAUTH) (\"[^\"\n]{1,200}\")"),
+    ("iscsiadm", r"password(?:_in)? {1,3}-v {1,3}S"),
+    ("samba-tool", r"user (?:create|add) {1,3}\S{1,100} {1,3}S"),
+    ("transmission", r"(?<!\S)-n {1,3}[^\s:]{1,100}:S"),
+    ("sonar.login", r"sonar\.login=S"),
+    ("private-key ", r"wg set \S{1,40} {1,3}private-key {1,3}((?!/)[^\s\"']{12,200})"),
+    ("username\"", r"\"username\" ?: ?\"[^\"]{0,100}\", ?\"key\" ?: ?(\"[^\"]{8,200}\")"),
+    ("key provided", r"(?i)api key provided: {1,2}((?=\S{0,80}\d)\S{8,400})"),
+    ("login=", r"(?<![\w-])login=[^\s:,]{1,100}:S"),
+    ("cifs", r"(?<![^\s,])user(?:name)?=[^\s,%]{1,100}%([^\s,]{1,200})"),
+    ("routing_key", r"routing_key[\"']{0,2} ?[=:] ?[\"']?([0-9A-Za-z]{32,64})(?![\w.])"),
+    (" using ", r"connect to \S{1,100} user \S{1,100} using S"),
+    ("uthorization ", r"(?i)authorization {1,3}[\"'](?:basic|bearer|token) {1,3}([^\"'\n]{1,2000})"),
     ("net user ", r"net user {1,3}\S{1,100} {1,3}S"),
     ("cryptsetup", r"(?:echo|printf) {1,3}(?:-n )?S {0,3}\| {0,3}(?:sudo )?cryptsetup"),
     ("passphrase", r"wpa_passphrase {1,3}(?:\"[^\"]{1,60}\"|\S{1,60}) {1,3}S"),
@@ -80,11 +119,12 @@ _PLACES = (
      r"(?:(?<=[,?&;])pass|(?<![A-Za-z0-9_])PASS)=(?!\d{1,3}(?:\W|$)|(?i:true|false)\b)([^\s,&;\"']{1,200}|\""
      r"[^\"\n]{1,200}\"|'[^'\n]{1,200}')"),
     ("pass=", r"\buser(?:name)?=[^\s,;&]{1,100}[ ,;&]{1,2}pass=([^\s,;&]{1,200})"),
-    # invalid token 'hunter2'        not invalid token 'endoftext', nor invalid key 'model.layers.0.weight'
+    # invalid token 'hunter2'        not invalid token 'endoftext', nor invalid key 'model.0.weight' or 'layer12_k_proj'
     ("nvalid |NVALID |ad password|ad token|rong |xpired |nknown |evoked |ejected |ncorrect |nauthorized ",
      r"(?i)\b(?:invalid|bad|wrong|expired|unknown|revoked|rejected|incorrect|unauthorized) (?:(?:api|access|auth"
      r"|bearer|refresh|user) )?"
-     r"(?:token|password|passphrase|key|secret|credential)s?:? {0,2}[\"'`]((?="
+     r"(?:token|password|passphrase|(?:(?<=api )|(?<=access ))key|key(?!:? {0,2}[\"'`][a-z0-9_]*_)"
+     r"|secret|credential)s?:? {0,2}[\"'`]((?="
      r"[^\"'`\s]{0,80}\d)(?![\d.]{1,12}[\"'`])[^\"'`\s./]{6,400})[\"'`]"),
 )  # fmt: skip
 
@@ -92,7 +132,7 @@ _WEBHOOKS = (
     # https://api.telegram.org/bot123456:AA…/sendMessage
     ("api.telegram.org/", r"api\.telegram\.org/(?:file/)?bot([^/\s\"']{8,100})"),
     # https://acme.webhook.office.com/webhookb2/…@…/IncomingWebhook/0123…/…        https://outlook.office.com/webhook/…
-    (".office.com/webhook", r"\.?office\.com/webhook(?:b2)?/([\w@/-]{8,400})"),
+    (".office.com/webhook|.office365.com/webhook", r"\.?office(?:365)?\.com/webhook(?:b2)?/([\w@/-]{8,400})"),
     # https://hooks.zapier.com/hooks/catch/1/abc        https://chat.example.com/hooks/abc123…: Mattermost, Rocket.Chat
     ("/hooks/", r"/hooks/(?:catch/)?((?=[\w/-]{0,80}\d)[\w/-]{12,200})"),
     # https://open.feishu.cn/open-apis/bot/v2/hook/…

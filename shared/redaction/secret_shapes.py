@@ -118,7 +118,7 @@ _OPTIONS = (
     # redis-cli -a hunter2  ldapsearch -w hunter2  ipmitool -P hunter2  zip -P hunter2  7z -phunter2  mongosh -p hunter2
     _shape("redis|ldap|mongo", r"(?<!\S)(?:-a|-w|-p) {1,3}[\"']?([^\s\"'-][^\s\"']{0,200})", of_option=True),
     _shape("ipmi|zip |sqlcmd|bcp ", r"(?<!\S)-P {1,3}[\"']?([^\s\"'-][^\s\"']{0,200})", of_option=True),
-    _shape("7z |7za ", r"(?<!\S)-p[\"']?([^\s\"'-][^\s\"']{0,200})", of_option=True),
+    _shape("7z |7za |unrar |rar a |rar x ", r"(?<!\S)-h?p[\"']?([^\s\"'-][^\s\"']{0,200})", of_option=True),
     # smbclient -U alice%hunter2        openssl … -passin pass:hunter2
     _shape(
         "smb|winexe|rpcclient", r"(?<!\S)(?:-U|--user)[ =]?[\"']?[^\s%\"']{1,100}%([^\s\"']{1,200})", of_option=True
@@ -127,7 +127,7 @@ _OPTIONS = (
     # echo hunter2 | sudo -S id        echo alice:hunter2 | chpasswd
     _shape(
         "sudo|chpasswd|--password-stdin|--stdin",
-        r"(?:echo|printf) {1,3}(?:-n )?[\"']?([^\s|\"']{1,200})[\"']? {0,3}\| {0,3}"
+        r"(?:echo|printf) {1,3}(?:-n |[\"']%s(?:\\n)?[\"'] )?[\"']?([^\s|\"']{1,200})[\"']? {0,3}\| {0,3}"
         r"(?:sudo -S|(?:sudo )?chpasswd|[^|\n]{1,200}--(?:password-)?stdin)",
     ),
     # wandb.login(key="0123…")        vault login hvs…        requirepass hunter2

@@ -22,7 +22,7 @@ _ASSIGNED = re.compile(
     r"|,[\\\"']{1,4}value[\\\"']{1,4}:|\s{0,3}(?:=>|:=|={1,2}|:(?!:))|%(?:25)?3[aAdD])\s{0,3}(?:%2[27])?"
 )
 # --token x        '--token', 'x'        password 'x'        ("x-api-key", "x")
-_SPACED = re.compile(r"[\"']?(?:\s{0,3}\\\r?\n\s{0,20}|\s{1,3})(?!--|-[a-z]{2,20}(?:\s|$))")
+_SPACED = re.compile(r"[\"']?(?:\s{0,3}\\\r?\n\s{0,20}|\s{1,3})(?!--|-[a-z]{2,20}(?:\s|$)|<<|<\(|\|)")
 _LISTED = re.compile(r"[\\\"']{1,4},\s{0,3}(?=b?[\\\"'])")
 _QUOTED_NEXT = re.compile(r"\s{1,2}(?=[\"'][^\s\"']{1,200}[\"'])")
 # set_token("x")        .withPassword('x')

@@ -22,6 +22,7 @@ from shared.errors import NotPermitted
 from shared.wire.log_events import Logs
 from tests.build.processes.looking import ask_source
 from tests.build.processes.processes import find_rank, rank_environment, running
+from tests.system.attacks.test_access_lists import naming, set_list
 from tests.system.attacks.users import ALICE, BECOME, EVE
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]
@@ -97,6 +98,12 @@ def open_to_a_group(stage: Stage) -> None:
     write(stage.dump, dump_of(stage.thread), group=100, mode=0o664)
 
 
+def open_by_a_list(stage: Stage) -> None:
+    """Eve may write it, as a folder of hers may have it for every file that is made in it."""
+    write(stage.dump, dump_of(stage.thread))
+    set_list(stage.dump, naming(EVE, 6))
+
+
 def second_name(stage: Stage) -> None:
     """Eve has linked what Alice wrote for another job."""
     write(stage.folder / "old", dump_of(stage.thread))
@@ -126,6 +133,7 @@ ATTACKS: tuple[Callable[[Stage], None], ...] = (
     by_root,
     open_to_others,
     open_to_a_group,
+    open_by_a_list,
     second_name,
     link,
     fifo,

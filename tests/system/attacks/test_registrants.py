@@ -131,6 +131,8 @@ async def test_who_is_there_itself_may_say_so(url: str, sender: str) -> None:
         "http://node1:99999",
         "http://node1:8471\\@other",
         "http://node1:8471/../..",
+        "http://[::ffff:127.1]:8471",
+        "http://[1.2.3.4]:8471",
     ],
 )
 async def test_a_registrant_has_a_host_and_a_port(url: str, tmp_path: Path) -> None:

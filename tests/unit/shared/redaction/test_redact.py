@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.redaction.hint_index import HintIndex
 from shared.redaction.redact import redact, redact_lines, redact_words
+from shared.redaction.secret_shapes import SHAPES
 from tests.build.processes.secrets_in_tools import MANY, forms_with_secrets, lines_without_secrets
 from tests.build.processes.secrets_made import NAMES, Made, made_of_names, made_of_shapes
 
@@ -224,3 +226,12 @@ def test_no_repeated_hint_takes_long(unit: str) -> None:
     begun = time.thread_time()
     redact((unit * 20_000)[:20_000])
     assert time.thread_time() - begun < 0.5
+
+
+def test_each_hint_leads_to_its_rows() -> None:
+    """Under whatever letters it is filed."""
+    index = HintIndex((row, shape.hints) for row, shape in enumerate(SHAPES))
+    for row, shape in enumerate(SHAPES):
+        for hint in shape.hints:
+            assert row in index.rows(f"a{hint}z"), hint
+    assert index.rows("") == []
