@@ -215,12 +215,14 @@ def _of_links(broken: list[_Broken], statements: Statements) -> Opinion:
     failures = _failures_at({_short(peer) for peer in peers}, statements)
     where = f"to {peers[0]}" if len(peers) == 1 else f"to {len(peers)} hosts ({', '.join(peers[:4])} …)"
     refused = all(_status(each) in AT_PEER for each in broken)
-    end = "the other end refused it, and the link carried it" if refused else "the error does not show which end failed"
+    which = (
+        "the other end refused it, and the link carried it" if refused else "the error does not show which end failed"
+    )
     return Opinion(
         witness=Witness.TRANSPORT,
         kind=Kind.STUCK_TOGETHER,
         victims=victims,
-        said=f"connections {where} failed{_in_words(map(_status, broken))}; {end}",
+        said=f"connections {where} failed{_in_words(map(_status, broken))}; {which}",
         evidence=(*_lines(broken), *(line_of(event, None) for event in failures)),
         cause=Cause.NETWORK,
         remarks=(
