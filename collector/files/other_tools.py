@@ -6,7 +6,16 @@ _LOOKED_AT = 8192
 
 _TOOLS: tuple[tuple[str, re.Pattern[str]], ...] = (
     # | NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4 |        GPU 0: NVIDIA H100 (UUID: GPU-…)
-    ("nvidia-smi", re.compile(r"NVIDIA-SMI \d|^GPU \d+: .{1,80} \(UUID: GPU-|^=+NVSMI LOG=+", re.MULTILINE)),
+    # index, name, utilization.gpu [%], memory.used [MiB]               # gpu    pwr  gtemp  mtemp     sm    mem
+    (
+        "nvidia-smi",
+        re.compile(
+            r"NVIDIA-SMI \d|^GPU \d+: .{1,80} \(UUID: GPU-|^=+NVSMI LOG=+|^# gpu\s+(?:pwr|pid|sm)\s"
+            r"|\A(?:index|name|timestamp|uuid|gpu_\w+|pci\.\w+), "
+            r".{0,1000}(?: \[(?:%|MiB|W|MHz)\]|\b(?:ecc|pci|clocks)\.\w)",
+            re.MULTILINE,
+        ),
+    ),
     # ============ ROCm System Management Interface ============
     ("rocm-smi", re.compile(r"ROCm System Management Interface")),
     # CA 'mlx5_0'                                                       above CA type: MT4129, State: Down

@@ -55,6 +55,7 @@ class Support(StrEnum):
     LOCK = "a lock file"
     LOCK_HOLDER = "a lock file whose holder is known"
 
+    FILE_TIMES = "the times of the files of two dumps"
     MAY_COME = "the time that a rank at work has taken"
     INFERRED_GROUP = "a group whose members are inferred"
     OTHER_USERS = "processes that may be another user's"
@@ -100,6 +101,9 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.LOCK): Sure(_SUSPECTED, 1, "who holds the lock file is not known, and may be at work"),
     (None, Support.LOCK_HOLDER): Sure(_SUPPORTED, 1, "the lock file's holder is a rank that stands still or is gone"),
     (None, Support.MAY_COME): Sure(_SUPPORTED, 1, "it is at work, or was only partly observed, so it may still come"),
+    (None, Support.FILE_TIMES): Sure(
+        _SUPPORTED, 1, "flight records show it, and that it lasts is inferred from the times of their files"
+    ),
     (None, Support.INFERRED_GROUP): Sure(_SUPPORTED, 1, "the members of the process group are inferred"),
     (None, Support.PART_FAILED): Sure(_SUSPECTED, 1, "a part of unhang failed that may have contradicted it"),
     (None, Support.OTHER_USERS): Sure(_SUPPORTED, 1, "part of it may rest on another user's processes"),

@@ -58,13 +58,17 @@ def places_in_words(sides: Sides[str]) -> str:
     return ", ".join([*told[:_MOST_PLACES], *more])
 
 
+def _called_at(seen: Activity, what: str) -> str:
+    return "" if seen.user is None or what.endswith(str(seen.user)) else f", called at {seen.user}"
+
+
 def places_as_evidence(sides: Sides[str], observations: Observations) -> tuple[StackEvidence, ...]:
     """Show one stack of each place."""
     shown = [(what, ranks, observations.activities[ranks[0]]) for what, ranks in sides.fewest_first]
     return tuple(
         StackEvidence(
             ranks=fold(ranks),
-            text=f"{ranks_in_words(ranks)}: {what}" + ("" if seen.user is None else f", called at {seen.user}"),
+            text=f"{ranks_in_words(ranks)}: {what}" + _called_at(seen, what),
             thread=seen.thread,
             frames=tuple(map(place, seen.frames)),
         )

@@ -11,6 +11,7 @@ One dump of each rank shows a moment, in which somebody waits for somebody in ev
 
 import math
 from collections.abc import Collection
+from dataclasses import replace
 from itertools import pairwise
 
 from collector.align.observations import Observations
@@ -18,13 +19,17 @@ from collector.align.roster import RankView
 from collector.align.stacks.activity import place
 from collector.align.stacks.phases import prepares_data
 from collector.align.thresholds import BUSY_SECONDS, DUMPS_APART, SECOND_DUMP_SECONDS
+from collector.judge.certainty import Support, blames_somebody, how_sure, unproven
 from collector.judge.fault import NEVER_PASSES, Fault
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import waiting_in
 from shared.answer.words import Kind, Verdict
-from shared.plural import ranks_with
+from shared.isolation import costs_itself
+from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Trace
+
+_COPIED_TWICE = "one set of dumps that was copied twice, at different times, would look the same"
 
 
 def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation | None:
@@ -44,7 +49,10 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
     asked_for = _asked_for(fault, observations)
     if moved and (fault.edges or asked_for) and (asked_for or waited is None or waited < _needed(observations)):  # 3
         who = ranks_in_words(sorted(moved))
-        return Interpretation(Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}")
+        again = _seconds_apart(observations) if asked_for else None
+        return Interpretation(
+            Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}", second_dump_after=again
+        )
     if asked_for:  # 2
         return _doubt_of_one_look(fault, observations)
     if not fault.edges or waited is None or waited >= _needed(observations):
@@ -53,8 +61,29 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
     return Interpretation(Verdict.CANNOT_TELL, reason)  # 4
 
 
+@costs_itself(lambda fault, observations: fault)
+def lasting_by_files(fault: Fault, observations: Observations) -> Fault:
+    """Return how sure it is where nothing but the files' times tells that two equal dumps are not one, copied twice.
+
+    Nor does a record of Gloo tell whether a rank that has not joined is elsewhere, or waits in a send or a receive.
+    """
+    if observations.roster.live or _cannot_pass(fault) or not _asked_for(fault, observations):
+        return fault
+    sure, remarks = unproven(fault.certainty, Support.FILE_TIMES), [*fault.remarks, _COPIED_TWICE]
+    stacks = any(each.frames for each in observations.seen(fault.culprits))
+    if fault.kind is Kind.RANK_NOT_JOINED and blames_somebody(fault) and not stacks:
+        sure = how_sure(fault.kind, Support.ELIMINATION)
+        may = either(fault.culprits, "may itself wait", "may themselves wait")
+        remarks.append(f"Gloo records no sends and receives: {ranks_in_words(fault.culprits)} {may} in one")
+    return replace(fault, certainty=sure, remarks=tuple(remarks))
+
+
 def _needed(observations: Observations) -> float:
     return min(observations.motion.needed(busy=False), BUSY_SECONDS)
+
+
+def _seconds_apart(observations: Observations) -> int:
+    return max(SECOND_DUMP_SECONDS, math.ceil(observations.motion.needed(busy=False)))
 
 
 def _cannot_pass(fault: Fault) -> bool:
@@ -83,11 +112,14 @@ def _doubt_of_one_look(fault: Fault, observations: Observations) -> Interpretati
     )
     if still is not None and still >= needed:
         return None
-    seconds = max(SECOND_DUMP_SECONDS, math.ceil(needed))
     why = "one dump of each rank does not show for how long, and a running job looks the same"
+    if any(len(view.looks) > 1 for view in observations.roster.present()):
+        why = "the times of the files do not show how far apart the dumps are, and in a running job two may be alike"
     if still is not None:
         why = f"they are not known to have stood still for longer than {still:.2f} s, as in any job that runs"
-    return Interpretation(Verdict.CANNOT_TELL, f"{waiting_in(fault)}, but {why}", second_dump_after=seconds)
+    return Interpretation(
+        Verdict.CANNOT_TELL, f"{waiting_in(fault)}, but {why}", second_dump_after=_seconds_apart(observations)
+    )
 
 
 def _stood_still(ranks: Collection[int], observations: Observations) -> float | None:

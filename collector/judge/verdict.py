@@ -44,7 +44,7 @@ from collector.align.groups.device_queues import unfinished
 from collector.align.groups.process_groups import line_up
 from collector.align.groups.wait_edges import Edge, find_edges
 from collector.align.job_owner import one_users
-from collector.align.logs.attributed_lines import hear
+from collector.align.logs.attributed_lines import hear, is_wait
 from collector.align.node_facts import node_facts, with_endings
 from collector.align.observations import Observations
 from collector.align.progress import Motion, motion_of
@@ -67,6 +67,7 @@ from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
 from collector.judge.hardware.refine_faults import with_nodes
+from collector.judge.moment_of_dumps import lasting_by_files
 from collector.judge.pauses import doubt_of_pause
 from collector.judge.ras_lag import doubt_of, with_counts
 from collector.judge.records.disputes import settled_disputes_of
@@ -193,7 +194,8 @@ def _read(observations: Observations) -> Interpretation:
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_next, default=None)
     if first is not None and not due:
         return first
-    sure = [fair_to_workers(tempered(fault, observations), observations) for fault in due]  # H
+    sure = [lasting_by_files(tempered(fault, observations), observations) for fault in due]  # H
+    sure = [fair_to_workers(fault, observations) for fault in sure]
     told = [with_descriptors(with_nodes(fault, observations), observations) for fault in sure]
     findings = tuple(finding_of(fault, observations) for fault in told)
     return Interpretation(
@@ -252,7 +254,12 @@ def _moving(observations: Observations) -> Interpretation:
 
 
 def _unseen(fault: Fault, observations: Observations) -> Interpretation:
-    """All that is seen is that others wait for ranks that nobody looked at."""
+    """All that is seen is that others wait for ranks that nobody looked at. By their logs these may wait, too."""
+    waited = [rank for rank in fault.culprits if any(map(is_wait, observations.roster.ranks[rank].logged))]
+    if len(waited) == len(fault.culprits):
+        logs = either(waited, "its own log", "their own logs")
+        reason = f"{ranks_with(fault.victims, 'waits', 'wait')}, and {ranks_in_words(waited)} waited, too, by {logs}"
+        return Interpretation(Verdict.CANNOT_TELL, f"{reason}: nothing shows for whom", unseen=fault.culprits)
     undumped = all(observations.roster.ranks[rank].undumped for rank in fault.culprits)
     why = "which left no dump" if undumped else "which nobody examined"
     reason = f"{waiting_for(fault.victims, fault.culprits)}, {why}"

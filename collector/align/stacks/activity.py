@@ -8,7 +8,7 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.lock_files import lock_in_words, lock_of
 from collector.align.stacks.process_text import NO_SYSCALL, is_stopped, process_in_words
 from collector.align.stacks.tables.frames_native import WAITS_FOR_THREAD, waits_for_work
-from collector.align.stacks.tables.kernel_waits import kernel_pattern
+from collector.align.stacks.tables.kernel_waits import FROZEN, kernel_pattern
 from collector.align.stacks.tables.match_frames import frame_pattern
 from collector.align.stacks.tables.row_types import (
     TELLS_OF_CALLERS,
@@ -248,7 +248,7 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
     syscall = process.syscall
     name, target = ("", "") if syscall is None else (syscall.name, syscall.target or "")
     said = replace(seen, process=process_in_words(process))
-    row = kernel_pattern(name, target, process.wchan or "")
+    row = kernel_pattern(name, target, FROZEN if process.frozen_by else process.wchan or "")
     if row is not None and (row.cause is Cause.SIGNAL or seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN)):
         return _by_row(said, row)
     if process.state == "t" and process.tracer_pid and seen.doing in (Doing.OUTSIDE, Doing.UNKNOWN):

@@ -27,7 +27,14 @@ def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
             found[view.rank] = _whole(read[key], view)
             continue
         process = view.process
-        facts = process and (process.state, process.syscall, process.wchan, process.tracer_pid, process.lock_holders)
+        facts = process and (
+            process.state,
+            process.syscall,
+            process.wchan,
+            process.frozen_by,
+            process.tracer_pid,
+            process.lock_holders,
+        )
         whole = (*key, facts, view.presence)
         if whole not in known:
             known[whole] = _whole(read[key], view)

@@ -26,6 +26,7 @@ from collector.judge.fault import Accuser, Fault
 from shared.answer.diagnosis import FdEvidence, Link, LinkEnd
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
+from shared.wire.fds import Pipe
 from shared.wire.snapshot import Fds, Process, Socket
 
 _MOST = 6
@@ -181,7 +182,9 @@ class BlockedPipe(NamedTuple):
     path: str | None
     reads: bool
     others: tuple[str, ...]
-    """Who holds its other end: `pid 132 (cat)`; empty: no visible process does."""
+    """Who else holds its other end: `pid 132 (cat)`; empty: no visible process does."""
+    own: bool
+    """Does the rank itself hold the other end, too, for instance because it never closed it?"""
 
 
 def pipe_of(view: RankView) -> BlockedPipe | None:
@@ -192,9 +195,14 @@ def pipe_of(view: RankView) -> BlockedPipe | None:
         return None
     reads = process.syscall.name in ("read", "readv")
     found = (pipe for pipe in fds.pipes if pipe.fd == fd)
-    return next(
-        (BlockedPipe(fd, pipe.path, reads, tuple(_named(pipe.other_end, pipe.other_names))) for pipe in found), None
-    )
+    return next((_blocked(pipe, view, reads=reads) for pipe in found), None)
+
+
+def _blocked(pipe: Pipe, view: RankView, *, reads: bool) -> BlockedPipe:
+    own = None if view.identity is None else view.identity.pid
+    held = {pid: pipe.other_names[at] if at < len(pipe.other_names) else "" for at, pid in enumerate(pipe.other_end)}
+    others = tuple(f"pid {pid} ({name})" if name else f"pid {pid}" for pid, name in held.items() if pid != own)
+    return BlockedPipe(pipe.fd, pipe.path, reads, others, own in held)
 
 
 def _of_pipes(view: RankView) -> Iterable[FdEvidence]:
@@ -202,15 +210,11 @@ def _of_pipes(view: RankView) -> Iterable[FdEvidence]:
     if pipe is None:
         return
     what = f"rank {view.rank} {'reads' if pipe.reads else 'writes'} a pipe (fd {pipe.fd})"
+    holders = [*pipe.others[:4], *(["the rank itself"] if pipe.own else [])]
     text = f"{what}, and no visible process holds its other end"
-    if pipe.others:
-        text = f"{what} whose other end is held by {', '.join(pipe.others[:4])}"
+    if holders:
+        text = f"{what} whose other end is held by {', '.join(holders)}"
     yield _evidence(view, text, fd=pipe.fd, target=pipe.path)
-
-
-def _named(pids: tuple[int, ...], names: tuple[str, ...]) -> Iterable[str]:
-    named = ((pid, names[at] if at < len(names) else "") for at, pid in enumerate(pids))
-    return (f"pid {pid} ({name})" if name else f"pid {pid}" for pid, name in named)
 
 
 def _blocked_fd(process: Process | None) -> int | None:

@@ -34,10 +34,10 @@ from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent
 
 MOST_LINKS = 16
-_FLUSHED = "5"
+FLUSHED = "5"
 _UNTOLD = "such an error does not tell a dead peer from a bad link"
 
-_AT_HOME = {
+AT_HOME = {
     "1": "a message is longer than the buffer for it",
     "2": "the request does not suit its queue",
     "4": "its memory is not registered as the request needs it",
@@ -45,15 +45,18 @@ _AT_HOME = {
     "8": "its memory is not open to what arrived",
 }
 """IB statuses (`ibv_wc_status`) of the adapter that reports them, whatever the link and the peer do."""
-_ELSEWHERE = {
+AT_PEER = {
     "9": "the peer took it for an invalid request",
     "10": "the peer's memory is not open to the request",
     "11": "the peer could not carry it out",
+}
+"""Statuses by which the peer's adapter refused what the link had carried to it."""
+_ELSEWHERE = {
     "12": "nothing came back over the link, however often it was tried",
     "13": "the peer was never ready to receive",
-    _FLUSHED: "it was flushed from a queue that had failed before: a consequence",
+    FLUSHED: "it was flushed from a queue that had failed before: a consequence",
 }
-_STATUSES = _AT_HOME | _ELSEWHERE
+_STATUSES = AT_HOME | AT_PEER | _ELSEWHERE
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def opinions_by_transport(statements: Statements, observations: Observations, af
     left = _left(errors, statements)
     if left is not None:
         return [left]
-    links = [each for each in broken if _status(each) not in _AT_HOME]
+    links = [each for each in broken if _status(each) not in AT_HOME]
     return [_of_links(links, statements) if links else _of_adapters(broken)]
 
 
@@ -111,7 +114,7 @@ def _of_fabric(errors: list[Said], statements: Statements) -> list[Opinion]:
         return []
     hosts = told_by(told, "writer_host")
     where = f" on {', '.join(hosts[:4])}" if hosts else ""
-    told.sort(key=lambda line: line[1].fields.get("status") == _FLUSHED)  # the cause before what it flushed
+    told.sort(key=lambda line: line[1].fields.get("status") == FLUSHED)  # the cause before what it flushed
     fields = told[0][1].fields
     meaning = _in_words([fields.get("status")])
     said = f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]}{meaning})"
@@ -164,7 +167,7 @@ def _broken(errors: list[Said], observations: Observations, homes: dict[str, str
         if peer:
             host = event.fields.get("writer_host") or (None if rank is None else observations.roster.ranks[rank].host)
             found.append(_Broken(rank, host, homes.get(_short(peer), peer), event))
-    first = [each for each in found if each.event.fields.get("status") != _FLUSHED]
+    first = [each for each in found if each.event.fields.get("status") != FLUSHED]
     return first or found
 
 
@@ -211,15 +214,19 @@ def _of_links(broken: list[_Broken], statements: Statements) -> Opinion:
     victims = tuple(sorted({each.rank for each in broken if each.rank is not None} | statements.waited))
     failures = _failures_at({_short(peer) for peer in peers}, statements)
     where = f"to {peers[0]}" if len(peers) == 1 else f"to {len(peers)} hosts ({', '.join(peers[:4])} …)"
+    refused = all(_status(each) in AT_PEER for each in broken)
+    which = (
+        "the other end refused it, and the link carried it" if refused else "the error does not show which end failed"
+    )
     return Opinion(
         witness=Witness.TRANSPORT,
         kind=Kind.STUCK_TOGETHER,
         victims=victims,
-        said=f"connections {where} failed{_in_words(map(_status, broken))}; the error does not show which end failed",
+        said=f"connections {where} failed{_in_words(map(_status, broken))}; {which}",
         evidence=(*_lines(broken), *(line_of(event, None) for event in failures)),
         cause=Cause.NETWORK,
         remarks=(
-            _UNTOLD,
+            *(() if refused else (_UNTOLD,)),
             *(f"a process at the other end logged: {event.text[:200]}" for event in failures),
         ),
         links=tuple(links.values())[:MOST_LINKS],

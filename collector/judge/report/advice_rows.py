@@ -7,6 +7,7 @@ to be true stands in its `holds`, and `tests/build/jobs/advice_rules.py` scores 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
 from collector.judge.report.case import Case
 from shared.answer.words import Cause, Kind
 from shared.shell_commands import copyable
@@ -63,6 +64,12 @@ _CAUSES = (
     AdviceRow("check the file system or the lock it waits for", (Cause.FILESYSTEM,)),
     AdviceRow("find the process that should read or write the other end of the pipe", (Cause.PIPE_BLOCKED,)),
     AdviceRow("remove the breakpoint from the code, or attach to its terminal and continue", (Cause.DEBUGGER,)),
+    AdviceRow(
+        "make the rank use less of its device's memory (a smaller batch, shorter sequences, more sharding), and see "
+        "what else runs on that device",
+        (Cause.OOM,),
+        holds=lambda c: c.of_device_memory,
+    ),
     AdviceRow("give the node or cgroup more memory, or make the rank use less", (Cause.OOM,)),
     AdviceRow("fix the exception; the other ranks do not see it and keep waiting", (Cause.EXCEPTION,)),
     AdviceRow(
@@ -70,6 +77,22 @@ _CAUSES = (
         "lists them",
         (Cause.NETWORK,),
         (Kind.STARTUP_INCOMPLETE,),
+    ),
+    AdviceRow(
+        "see why memory is not registered with the adapter there: the limit of locked memory (`ulimit -l` in the job), "
+        "the driver module for device memory (`lsmod | grep peermem`), a buffer that was freed while in use",
+        holds=lambda c: c.statuses and c.statuses <= AT_HOME.keys(),
+    ),
+    AdviceRow(
+        "read what the other end logged: its adapter refused the request, so the link had carried it",
+        (Cause.NETWORK,),
+        holds=lambda c: c.statuses and c.statuses <= AT_PEER.keys(),
+    ),
+    AdviceRow(
+        "look for the first error of this connection, earlier in this log or in that of the other end: a flush follows "
+        "another error",
+        (Cause.NETWORK,),
+        holds=lambda c: c.statuses == {FLUSHED},
     ),
     AdviceRow("check its network adapter and the host it talks to", (Cause.NETWORK,), holds=_named),
     AdviceRow(
@@ -181,12 +204,12 @@ _KINDS = (
         "no log",
         (Cause.UNKNOWN,),
         (Kind.STUCK_TOGETHER,),
-        lambda c: not c.recorded and not c.has_stacks and c.fault.victims,
+        lambda c: not (c.recorded or c.has_stacks or c.statuses) and c.fault.victims,
     ),
     AdviceRow(
         "get a stack of {who}, or more of {whose} log: nothing here shows where in the code {they}",
         kinds=(Kind.RANK_NOT_JOINED,),
-        holds=lambda c: _named(c) and not c.live and c.seen is None and c.cause is Cause.UNKNOWN,
+        holds=lambda c: _named(c) and not c.live and not (c.seen and c.seen.frames) and c.cause is Cause.UNKNOWN,
     ),
     AdviceRow(
         "check the node: ping it, read its console and kernel log",

@@ -1,5 +1,6 @@
 """What is at hand about a finding: the facts by which a row of advice holds, and the words that it is filled with."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,13 +12,16 @@ from collector.align.stacks.call_sites import parting_call
 from collector.align.stacks.tables.row_types import Doing
 from collector.judge.fault import Fault
 from collector.judge.tie_breakers.new_group import makes_group
-from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, SignatureEvidence, StackEvidence
+from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, LogEvidence, SignatureEvidence, StackEvidence
 from shared.answer.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
 from shared.answer.words import Cause, Kind
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
+from shared.wire.log_events import EventKind
 from shared.wire.setup import Setup
 
+# torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.        HIP error: out of memory
+_DEVICE_MEMORY = re.compile(r"\b(CUDA|HIP|XPU)\b.{0,40}out of memory|\bOutOfMemoryError: ", re.IGNORECASE)
 _MOST_NAMED = 8
 _BEFORE_ANY_WORKED = 2
 """Operations after which a path between devices has worked."""
@@ -119,6 +123,23 @@ class Case:
     def backends(self) -> frozenset[str]:
         return frozenset(edge.signature.backend for edge in self.fault.edges)
 
+    @cached_property
+    def _lines(self) -> frozenset[str]:
+        return frozenset(each.line for each in self.evidence if isinstance(each, LogEvidence))
+
+    @cached_property
+    def statuses(self) -> frozenset[str]:
+        """The InfiniBand statuses in the log lines that it rests on."""
+        told = self.observations.statements.of_kind(EventKind.TRANSPORT_ERROR)
+        return frozenset(
+            each.fields["status"] for _, each in told if "status" in each.fields and each.text in self._lines
+        )
+
+    @cached_property
+    def of_device_memory(self) -> bool:
+        """Does a line that it rests on say that a device's memory was full, and not the node's?"""
+        return any(map(_DEVICE_MEMORY.search, self._lines))
+
     @property
     def rooted(self) -> bool:
         return self.kind is Kind.STUCK_TOGETHER and self.fault.op in ROOTED
@@ -132,6 +153,8 @@ class Case:
     def lacks_members(self) -> bool:
         """Do ranks wait for members of which these files tell nothing?"""
         if not self.names_nobody or not self.fault.victims or self.cause is not Cause.UNKNOWN or self.accounts_for_all:
+            return False
+        if self.statuses:  # an adapter failed, whoever came
             return False
         return self.kind is Kind.RANK_NOT_JOINED or (self.kind is Kind.STUCK_TOGETHER and bool(self.unaccounted))
 

@@ -14,6 +14,7 @@ from shared.missing import Missing, Reason
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import copyable
+from shared.wire.log_events import Logs
 
 _LOOK_AGAIN_SECONDS = 30
 _SLURM = "slurm-"
@@ -35,7 +36,7 @@ _TRACE_THEM = (
 )
 
 _SECOND_DUMP = (
-    "dump every rank once more, at least {seconds} s after the first time, and ask again with both sets, each in a "
+    "dump every rank once more, at least {seconds} s after the last time, and ask again with all sets, each in a "
     "directory of its own below DIR: what has not moved in between is stuck. Copy files with their times (`cp -p`, "
     "`scp -p`, `rsync -t`, `tar`): these show how far apart the dumps are"
 )
@@ -100,9 +101,10 @@ def _where_to_look(ranks: Sequence[int], observations: Observations) -> NextStep
     if observations.roster.live:
         how = "ask a collector, or all nodes of the job with `unhang diagnose --ssh --hosts LIST`"
         return NextStep(text=f"examine {who}, too: {how}")
-    return NextStep(
-        text=f"examine {who}, too: add {either(ranks, 'its', 'their')} dumps, stacks or logs to the directory"
-    )
+    looks = [observations.roster.ranks[rank].looks for rank in ranks]
+    logged = all(any(isinstance(look.logs, Logs) for look in each) for each in looks)
+    what = "dumps or stacks" if logged else "dumps, stacks or logs"
+    return NextStep(text=f"examine {who}, too: add {either(ranks, 'its', 'their')} {what} to the directory")
 
 
 def _again(reading: Interpretation, observations: Observations) -> Iterator[NextStep]:

@@ -71,9 +71,8 @@ def _of_pipes(fault: Fault, observations: Observations) -> Iterator[NextStep]:
         if pipe is None:
             continue
         if not pipe.others:
-            text = (
-                f"no process holds the other end of the pipe of rank {rank}: nothing can come, so end what waits there"
-            )
+            who = f"only rank {rank} itself" if pipe.own else "no process"
+            text = f"{who} holds the other end of the pipe of rank {rank}: nothing can come, so end what waits there"
         else:
             does = "writes nothing into" if pipe.reads else "does not read"
             text = f"find out why {pipe.others[0]} {does} the pipe (fd {pipe.fd}) of rank {rank}, or end it"

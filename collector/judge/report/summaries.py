@@ -74,7 +74,9 @@ def _operation(fault: Fault) -> str:
 def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str) -> str:
     inside = f" in{at}" if at else ""
     if not fault.culprits:
-        return f"{ranks_with(fault.victims, 'waits', 'wait')}{inside}, and the other ranks are not in communication"
+        whole = all(view.looks for view in observations.roster.ranks.values())
+        others = "the other ranks are not" if whole else "no other rank that was examined is"
+        return f"{ranks_with(fault.victims, 'waits', 'wait')}{inside}, and {others} in communication"
     them = either(fault.culprits, "it", "them")
     if fault.kind is Kind.RANK_MISSING and not observations.roster.live and fault.victims:
         waits = f"{ranks_with(fault.victims, 'waits', 'wait')} for {them}{inside}"

@@ -8,6 +8,7 @@ from functools import lru_cache
 from collector.align.stacks.tables.row_types import Doing, KernelPattern, WaitsOn, kernel_row
 from shared.answer.words import Cause
 
+FROZEN = "__refrigerator"
 WAITS_FOR_SIGNAL = frozenset({"pause", "rt_sigtimedwait", "rt_sigsuspend"})
 """System calls of signal.pause(), signal.sigwait() and its kin, and sigsuspend(3)."""
 

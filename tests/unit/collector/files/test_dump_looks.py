@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shared.answer.words import Kind, Verdict
+from shared.answer.words import Certainty, Kind, Verdict
 from tests.build.jobs.judged import judged_files
 
 BEGUN_NS = 1_750_000_000_000_000_000
@@ -82,7 +82,7 @@ def test_one_set_of_dumps_that_somebody_asked_for_accuses_nobody_whatever_its_ti
     answer = judged_files(tmp_path)
     assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
     assert "ranks 0,2 wait for rank 1 in all_reduce #7 of group default_pg" in answer.headline
-    assert "once more, at least 10 s after the first time" in answer.next_steps[0].text
+    assert "once more, at least 10 s after the last time" in answer.next_steps[0].text
     assert "`cp -p`" in answer.next_steps[0].text
 
 
@@ -143,7 +143,9 @@ def test_dumps_that_stand_still_hang_if_they_are_far_enough_apart(
 ) -> None:
     late(tmp_path / "first", first)
     late(tmp_path / "second", second)
-    assert [finding.culprit_ranks for finding in judged_files(tmp_path).findings] == culprits
+    findings = judged_files(tmp_path).findings
+    assert [finding.culprit_ranks for finding in findings] == culprits
+    assert {finding.certainty for finding in findings} <= {Certainty.SUSPECTED}, "a set copied twice looks the same"
 
 
 def test_dumps_of_ranks_that_are_not_equally_far_apart_are_of_no_two_looks(tmp_path: Path) -> None:

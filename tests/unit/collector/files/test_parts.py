@@ -19,6 +19,7 @@ TAIL_OF_IT = FAILED_STACK.partition("\n")[2]
 
 TOOLS = {
     "nvidia-smi": "| NVIDIA-SMI 550.54.15     Driver Version: 550.54.15     CUDA Version: 12.4 |\n",
+    "nvidia-smi --query-gpu": "index, name, utilization.gpu [%]\n0, NVIDIA H100 80GB HBM3, 100 %\n",
     "ibstat": "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n",
     "sacct": "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode\n",
     "dcgmi": "Successfully ran diagnostic for group.\n+---------------------------+----------------+\n",
@@ -71,7 +72,7 @@ def test_the_stack_of_a_failed_collective_is_of_a_log(frames: str, tmp_path: Pat
 @pytest.mark.parametrize("tool", TOOLS)
 def test_output_of_other_tools(tool: str, tmp_path: Path) -> None:
     (read,) = judged(tmp_path, notes=TOOLS[tool]).read
-    assert read.kind == f"output of {tool}"
+    assert read.kind == f"output of {tool.partition(' --')[0]}"
     assert read.note == "it is not a kind of file that is read"
 
 

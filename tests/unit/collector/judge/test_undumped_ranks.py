@@ -49,6 +49,8 @@ def test_that_says_nothing_of_itself_is_where_to_look(folder: Path) -> None:
 def test_that_waited_like_the_others_is_accused_of_nothing(folder: Path, text: str) -> None:
     answer = judged(folder, "rank2.log", text)
     assert not [rank for finding in answer.findings for rank in finding.culprit_ranks]
+    assert "wait for rank 2" not in answer.headline
+    assert not any("logs to the directory" in step.text for step in answer.next_steps)
 
 
 def test_without_any_file_it_is_suspected_as_before(folder: Path) -> None:

@@ -98,6 +98,10 @@ def test_store_that_all_others_are_connected_to() -> None:
             Pipe(fd=5, direction="read", other_end=(7, 8), other_names=("tee",)),
             "reads a pipe (fd 5) whose other end is held by pid 7 (tee), pid 8",
         ),
+        (
+            Pipe(fd=5, direction="read", other_end=(1003, 7), other_names=("python", "tee")),
+            "reads a pipe (fd 5) whose other end is held by pid 7 (tee), the rank itself",
+        ),
     ],
 )
 def test_pipe_that_a_rank_is_blocked_on(pipe: Pipe, text: str) -> None:

@@ -12,9 +12,22 @@ from tests.build.jobs.verdicts import stuck_on_a_link
 BOUND = "RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
 
 
-def steps(*lines: str) -> str:
+COMPLETION = (
+    "node3:512:778 [1] transport/net_ib.cc:1295 NCCL WARN NET/IB: Got completion from peer 10.0.0.7<41234> with "
+    "status={} opcode=0 len=0 vendor err 81 (Send) hca mlx5_3"
+)
+
+
+WATCHDOG = (
+    "[rank0]:[E1124 05:10:00.123456 ProcessGroupNCCL.cpp:683] [Rank 0] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=4711, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600012 milliseconds "
+    "before timing out."
+)
+
+
+def steps(*lines: str, others: str = "starting") -> str:
     """All next steps of a job whose rank 1 wrote these lines."""
-    answer = judged_logs({0: ["starting"], 1: list(lines)}, world_size=2)
+    answer = judged_logs({0: [others], 1: list(lines)}, world_size=2)
     return "\n".join(
         step.text for step in (*answer.next_steps, *(s for finding in answer.findings for s in finding.next_steps))
     )
@@ -26,6 +39,10 @@ def steps(*lines: str) -> str:
         ("RuntimeError: CUDA error: an illegal memory access was encountered", "CUDA_LAUNCH_BLOCKING=1"),
         ("RuntimeError: HIP error: unspecified launch failure", "HIP_LAUNCH_BLOCKING=1"),
         (BOUND, "port 29500 is taken"),
+        (COMPLETION.format(4), "`ulimit -l` in the job"),
+        (COMPLETION.format(5), "look for the first error of this connection"),
+        (COMPLETION.format(10), "read what the other end logged"),
+        (COMPLETION.format(12), "check the link between"),
     ],
 )
 def test_a_line_that_calls_for_it(line: str, advice: str) -> None:
@@ -33,6 +50,13 @@ def test_a_line_that_calls_for_it(line: str, advice: str) -> None:
     told = steps(line)
     assert advice in told
     assert "look again" not in told
+
+
+def test_memory_of_a_device_is_none_of_the_node() -> None:
+    full = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    told = steps(full, others=WATCHDOG)
+    assert "its device's memory" in told
+    assert "give the node" not in told
 
 
 @pytest.mark.parametrize("line", ["RuntimeError: CUDA error: out of memory", "ValueError: loss is NaN", "epoch 3"])

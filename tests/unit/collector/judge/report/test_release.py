@@ -3,7 +3,7 @@
 import pytest
 
 from shared.answer.diagnosis import NextStep
-from shared.wire.snapshot import Fds, Pipe, Process, Syscall
+from shared.wire.snapshot import Fds, Pipe, Process, ProcessState, Syscall
 from shared.wire.stacks import Frame
 from tests.build.jobs.four_ranks import looks_without
 from tests.build.jobs.judged import judged
@@ -33,9 +33,10 @@ def steps(process: Process, *, fds: Fds | None = None) -> list[NextStep]:
         ("/sys/fs/cgroup/\x1b[2J/cgroup.freeze", None),
     ],
 )
-def test_a_frozen_cgroup_is_thawed(file: str, command: str | None) -> None:
-    """By writing to the file of the group that was frozen, quoted."""
-    (first, *_) = steps(Process(pid=71, state="S", wchan="do_freezer_trap", frozen_by=file))
+@pytest.mark.parametrize(("state", "wchan"), [("S", "do_freezer_trap"), ("D", "hrtimer_nanosleep")])
+def test_a_frozen_cgroup_is_thawed(state: ProcessState, wchan: str, file: str, command: str | None) -> None:
+    """By writing to the file of the group that was frozen, quoted; version 1 leaves a sleep where it was."""
+    (first, *_) = steps(Process(pid=71, state=state, wchan=wchan, frozen_by=file))
     assert "thaw the cgroup of rank 1" in first.text and "docker unpause" in first.text
     assert first.command == command
 
