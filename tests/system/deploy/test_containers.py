@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +18,7 @@ import yaml
 from dockerfile_parse import DockerfileParser
 
 from tests.build.processes.memory_files import in_memory
-from tests.system.deploy.units import REPOSITORY, RUN_SECONDS, SYSTEMD
+from tests.system.deploy.units import REPOSITORY, RUN_SECONDS
 
 DOCKERFILE = REPOSITORY / "deploy" / "container" / "Dockerfile"
 COMPOSE = REPOSITORY / "docker-compose.yml"
@@ -72,14 +71,6 @@ def test_image_is_not_root_and_its_last_stage_is_the_service() -> None:
     assert ("USER", OWNER) in instructions("trainer")
     stages = re.findall(r"^FROM .* AS (\w+)$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
     assert stages[-1] == "unhang"
-
-
-@pytest.mark.parametrize("document", [DOCKERFILE, SYSTEMD / "README.md"], ids=lambda path: path.name)
-def test_extras_that_are_installed_exist(document: Path) -> None:
-    """pip only warns of one that does not."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (asked,) = re.findall(r"'\.\[([\w,]+)\]'", document.read_text(encoding="utf-8"))
-    assert set(asked.split(",")) <= project["optional-dependencies"].keys()
 
 
 @pytest.fixture

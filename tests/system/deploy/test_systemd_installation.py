@@ -28,10 +28,10 @@ def run(*command: str | Path, cwd: Path = REPOSITORY) -> str:
 
 
 def readme_commands() -> list[str]:
-    """Return the commands of the readme, without those that make the virtual environment."""
+    """Return the commands of the readme, without those that make the virtual environments."""
     lines = [line.strip().partition("  #")[0] for line in README.splitlines() if line.startswith("    ")]
     commands = [command.strip() for line in lines for command in line.split("&&")]
-    return [command for command in commands if "/opt/unhang" not in command]
+    return [command for command in commands if "/opt/unhang" not in command and "build/venv" not in command]
 
 
 def _group(root: Path, name: str) -> int:
