@@ -13,11 +13,12 @@ from collector.align.roster import ByRank, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
+from collector.align.work.strangers import awaited_stranger
 from collector.align.work.values import Ends, Work
 from collector.align.work.work import works_of
 from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KernelEvent
-from shared.wire.snapshot import Fds
+from shared.wire.snapshot import Fds, Holder
 from shared.wire.trace import Trace
 
 NO_FACTS = NodeFacts("")
@@ -52,6 +53,21 @@ class Observations:
         """Return what a rank was seen at work with, most telling first; empty: with nothing, or it waits for others."""
         activity = self.activities.get(rank)
         return () if activity is None else works_of(self.roster.ranks[rank], activity, self._connections)
+
+    def stranger(self, rank: int) -> Holder | None:
+        """Return the process outside the job that a rank waits to hear from; None: it waits for none that is known."""
+        view, activity = self.roster.ranks[rank], self.activities.get(rank)
+        if activity is None or activity.waits_for_ranks:
+            return None
+        return awaited_stranger(view, activity, self._pids.get(view.host, frozenset()))
+
+    @cached_property
+    def _pids(self) -> dict[str | None, frozenset[int]]:
+        """The processes of the job's ranks and what these have started, by host."""
+        found: dict[str | None, set[int]] = {}
+        for view in self.roster.ranks.values():
+            found.setdefault(view.host, set()).update(pids_of(view))
+        return {host: frozenset(pids) for host, pids in found.items()}
 
     @cached_property
     def _connections(self) -> frozenset[Ends]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from operator import sub
 
 from collector.align.roster import RankView, Roster
-from collector.align.stacks.activity import Activity
+from collector.align.stacks.activity import Activity, runs_call
 from collector.align.stacks.lock_files import polls_database, polls_lock_file
 from collector.align.stacks.polls import polling
 from collector.align.thresholds import (
@@ -279,20 +279,38 @@ def _switched(view: RankView, activity: Activity | None, a: RankSnapshot, b: Ran
     """Did the thread that stands for a rank wake between two looks, and not only to ask whether its wait is over?"""
     if polling(view, activity, a, b).wakes:
         return False
+    calls = activity is not None and activity.of_rpc
     if view.apart is None:
-        return None if view.idles else _main_switched(beats_between(a.process, b.process))
+        return None if view.idles else _main_switched(beats_between(a.process, b.process), polls=not calls)
+    if calls and _serves_anew(a, b):
+        return True
     threads = _threads(view, a, b)
     if threads is None or a.looked_at_ns is None or b.looked_at_ns is None:
         return None
     before, after = (thread.switches for thread in threads)
-    return _often(before, after, (b.looked_at_ns - a.looked_at_ns) / 1e9)
+    return _often(before, after, (b.looked_at_ns - a.looked_at_ns) / 1e9 if not calls else 0.0)
 
 
-def _main_switched(beats: _Beats | None) -> bool | None:
+def _serves_anew(a: RankSnapshot, b: RankSnapshot) -> bool:
+    """Do other threads of it run remote calls than before? Each call has its own, and one that hangs keeps it."""
+    before, after = (_serving(look) for look in (a, b))
+    return bool(before) and not before <= after
+
+
+def _serving(look: RankSnapshot) -> set[int]:
+    stacks = look.stacks
+    if not isinstance(stacks, Stacks):
+        return set()
+    return {thread.tid for thread in stacks.threads if thread.tid is not None and runs_call(stacks.stack(thread))}
+
+
+def _main_switched(beats: _Beats | None, *, polls: bool = True) -> bool | None:
+    """`polls`: may it wake now and then for nothing? Who waits for a remote call does not."""
     if beats is None:
         return None
     first, second = beats
-    return _often(first.main_switches, second.main_switches, (second.at_ns - first.at_ns) / 1e9)
+    seconds = (second.at_ns - first.at_ns) / 1e9 if polls else 0.0
+    return _often(first.main_switches, second.main_switches, seconds)
 
 
 def _often(before: int | None, after: int | None, seconds: float) -> bool | None:

@@ -73,7 +73,15 @@ class RankView:
 
     @cached_property
     def process(self) -> Process | None:
-        return next((p for p in self._newest_first("process") if isinstance(p, Process)), None)
+        """The newest that any look shows, without a tracer that not all show: that reads stacks, for a moment."""
+        seen = [process for process in self._newest_first("process") if isinstance(process, Process)]
+        others = [process for process in seen[1:] if process.tracer_pid != seen[0].tracer_pid]
+        if not others or seen[0].tracer_pid is None:
+            return seen[0] if seen else None
+        state = next((process.state for process in others if process.state != "t"), "S")
+        return seen[0].model_copy(
+            update={"tracer_pid": None, "state": state if seen[0].state == "t" else seen[0].state}
+        )
 
     @cached_property
     def trace(self) -> Trace | None:

@@ -13,7 +13,7 @@ from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import Presence
 from collector.align.stacks.activity import Activity
-from collector.align.stacks.polls import has_device
+from collector.align.stacks.polls import BACKWARD, has_device, on_nccl
 from collector.align.stacks.tables.row_types import Doing
 from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import Support, how_sure, of_outsiders, shown_by
@@ -45,7 +45,7 @@ def no_record(observations: Observations) -> str:
 def faults_by_stacks(observations: Observations) -> list[Fault]:
     """Return the faults that stacks and process states show; empty where nobody waits for anybody."""
     waiting = tuple(filter(observations.may_wait, observations.activities))
-    if not waiting:
+    if all(_is_in_backward(rank, observations) for rank in waiting):  # none waits, or each may be at its own work
         return faults_by_lock_files(observations)
     outside = outsiders(observations)
     if outside:
@@ -219,6 +219,17 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
 def _may_compute(rank: int, observations: Observations) -> bool:
     """Is it in a backward pass or the like, and at work there? It may come to its collective yet."""
     return observations.doing(rank) is Doing.WORK and observations.motion.by_rank.get(rank) is Motion.BUSY
+
+
+def _is_in_backward(rank: int, observations: Observations) -> bool:
+    """Does it compute gradients on its own processors, as far as is seen? No collective need be part of that.
+
+    One that waits for a device burns CPU time in the same place.
+    """
+    activity, looks = observations.activities[rank], observations.roster.ranks[rank].looks
+    if activity.c_read or not looks or on_nccl(looks[-1]) or not _may_compute(rank, observations):
+        return False
+    return any(frame.function == BACKWARD for frame in activity.frames[-1:])
 
 
 def takes_all(activity: Activity) -> bool:

@@ -58,15 +58,25 @@ def with_strays(
         return reading
     strays = find_strays(snapshots, observations.roster)
     waiting = [each for each in strays.processes if shown_state(each.activity) in MAY_WAIT]
+    kernel = _of_this_job(strays.kernel, observations, snapshots)
     fault = (
         _apart(waiting, strays.processes)
-        or _broken(waiting, strays.kernel, observations)
-        or _held_in_kernel(strays.kernel)
+        or _broken(waiting, kernel, observations)
+        or _held_in_kernel(kernel)
         or _in_several(waiting)
     )
     if fault is not None:
         return Interpretation(Verdict.HUNG, "", findings=(finding_of(fault, observations),))
     return replace(reading, reason=_where_all_wait(waiting)) if waiting else reading
+
+
+def _of_this_job(
+    lines: tuple[_Line, ...], observations: Observations, snapshots: Sequence[NodeSnapshot]
+) -> tuple[_Line, ...]:
+    """Whoever keeps files keeps those of one job; a running node's kernel tells of others' processes, too."""
+    running = {snapshot.host for snapshot in snapshots if snapshot.live}
+    own = [event for rank in observations.roster.ranks for event in observations.kernel_on(rank)]
+    return tuple((host, event) for host, event in lines if host not in running or event in own)
 
 
 def _apart(waiting: list[StrayProcess], processes: tuple[StrayProcess, ...]) -> Fault | None:

@@ -265,7 +265,10 @@ def tempered(fault: Fault, observations: Observations) -> Fault:
 
 
 def _may_come(rank: int, observations: Observations) -> bool:
-    """Is it at work, or where a healthy rank may be for a while, or was it not seen whole, so that it may be?"""
+    """Is it at work, or where a healthy rank may be for a while, or was it not seen whole, so that it may be?
+
+    Or does it wait for a process outside the job?
+    """
     activity = observations.activities.get(rank)
     if activity is None:
         return False
@@ -274,7 +277,7 @@ def _may_come(rank: int, observations: Observations) -> bool:
     ):
         return True
     busy = observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.may_wait(rank)
-    return busy or activity.may_pass
+    return busy or activity.may_pass or observations.stranger(rank) is not None
 
 
 def _rests_on_inference(fault: Fault, observations: Observations) -> bool:

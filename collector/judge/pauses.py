@@ -2,7 +2,8 @@
 
 Of a live job, in this order:
 
-1. Who waits for work is idle, or cut off: nobody can tell. Who runs another rank's call goes on.
+1. Who waits for work is idle, or cut off: nobody can tell. Nor of who waits for a process outside the job, for as
+   long as who works may take. Who runs another rank's call goes on.
 2. What cannot pass, such as an exit or calls that do not match, needs no time.
 3. Who demonstrably works (`align/work/`) holds the others up, once that is longer than the job usually pauses; it is
    called hung much later, and never for certain (`slow/held_up.py`).
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion
+from collector.align.roster import Presence
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.work.values import Work
 from collector.judge.by_stacks import may_be_slow
@@ -24,11 +26,12 @@ from collector.judge.moment_of_dumps import doubt_of_files
 from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
-from collector.judge.slow.held_up import HungFrom, at_work, held_up, when_due
+from collector.judge.slow.held_up import HungFrom, at_work, awaited_strangers, held_up, when_due
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
+from shared.missing import Missing, Reason
 from shared.plural import ranks_with
-from shared.wire.snapshot import RankSnapshot
+from shared.wire.snapshot import Process, RankSnapshot
 from shared.wire.stacks import Stacks
 
 
@@ -45,8 +48,13 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         return elsewhere  # 1
     phase = None if _cannot_pass(fault) else phase_at_work(suspects, observations)
     due = when_due(fault, observations, phase)
+    strangers = awaited_strangers(fault, observations)
+    if strangers and stall < due.seconds:
+        return Interpretation(Verdict.CANNOT_TELL, "", waited_for=tuple(strangers), stall=stall, strangers=strangers)
     works = at_work(fault, observations, due, stall)
     needed = motion.needed(busy=_is_starting(fault)) if works else _needed(fault, suspects, phase, observations)
+    if not works and _was_not_seen_twice(fault, suspects, observations):
+        needed = max(needed, due.seconds)
     if works and stall >= needed:
         return None if stall >= due.seconds else _held_up(fault, works, due, stall, observations)  # 3
     sent = under_way(fault, observations) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
@@ -122,6 +130,21 @@ def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observati
     may_pass = any(seen.may_pass for seen in observations.seen(suspects))
     unseen = set(motions.values()) == {Motion.UNKNOWN}
     return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, observations)
+
+
+def _was_not_seen_twice(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
+    """Was one who is waited for read too late to tell whether it moves, as on a busy machine, where others were not?"""
+    if fault.kind not in (Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED) or observations.motion.seconds == 0:
+        return False
+    running = (rank for rank in suspects if observations.roster.ranks[rank].presence is Presence.RUNNING)
+    return any(_moves_unseen(rank, observations) for rank in running if rank not in fault.victims)
+
+
+def _moves_unseen(rank: int, observations: Observations) -> bool:
+    parts = [part for look in observations.roster.ranks[rank].looks for part in (look.process, look.stacks)]
+    late = any(isinstance(part, Missing) and part.reason is Reason.TIMED_OUT for part in parts)
+    unfinished = any(isinstance(part, Process) and part.after is None for part in parts)
+    return (late or unfinished) and observations.motion.by_rank.get(rank) is Motion.UNKNOWN
 
 
 def _is_unseen(fault: Fault) -> bool:

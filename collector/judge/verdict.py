@@ -227,13 +227,13 @@ def _nobody_seen(observations: Observations) -> Interpretation:
 
 
 def _moves(observations: Observations) -> bool:
-    """Step 2: new operations, or, without a recorder, waiters that wake again."""
+    """Step 2: new operations, or, where no recorder tells of these, waiters that wake again."""
     if observations.motion.ranks(Motion.ADVANCED):
         return True
-    if observations.traces:
-        return False
     telling = {rank for rank, activity in observations.activities.items() if activity.doing is not Doing.STORE}
     woken = observations.motion.woken & telling
+    if observations.traces:
+        return any(seen.of_rpc and seen.waits_for_ranks for seen in observations.seen(woken))
     return any(observations.activities[rank].waits_for_ranks for rank in woken) or (bool(telling) and woken == telling)
 
 

@@ -73,6 +73,11 @@ class Activity:
         return self.doing in WAITS_FOR_RANKS
 
     @property
+    def of_rpc(self) -> bool:
+        """Does it run a remote call, or wait in one, or for the end of all?"""
+        return self.runs_call or (self.waits_for_ranks and any(_OF_RPC in frame.file for frame in self.frames))
+
+    @property
     def is_plain(self) -> bool:
         """Is it known only whose code it is in?"""
         return self.told in _PLAIN

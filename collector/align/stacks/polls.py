@@ -29,7 +29,7 @@ _ACCELERATOR = re.compile(r"^/dev/(nvidia\d|kfd|dri/render|accel|davinci\d|haban
 _NCCL = re.compile(r"(^|/)lib[nr]ccl\.so")
 # ncclCommInitRankConfig (libtorch_cuda.so), where NCCL is linked into it
 _JOINS = re.compile(r"^p?ncclComm(Init|Split|Shrink|Grow)")
-_BACKWARD = "_engine_run_backward"
+BACKWARD = "_engine_run_backward"
 
 
 class Polling(NamedTuple):
@@ -50,7 +50,7 @@ def polling(view: RankView, activity: Activity | None, a: RankSnapshot, b: RankS
     if not here or any(_place(view, look) != here for look in (a, b)):
         return NOTHING
     sleeps = activity.waits_for_ranks and view.apart is None and (_in_nccl(view) or _sleeps_at(here, view))
-    if here[-1].function == _BACKWARD:
+    if here[-1].function == BACKWARD:
         return Polling(wakes=sleeps)
     return Polling(cpu=activity.doing is Doing.DEVICE or sleeps or on_nccl(b), wakes=sleeps)
 

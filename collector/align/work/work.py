@@ -7,9 +7,11 @@ Between two looks at it:
 2. Who sleeps does what comes after the sleep. A retry does so soon, `sleep(86400)` does not: whoever asks decides by
    the time that is left. Nothing else counts for it, for it comes to nothing before the sleep is over; but where that
    is a moment, as in a loop that writes or asks.
-3. What a child does is the rank's work where it waits for a child, or for anything in its own process.
+3. What a child does is the rank's work where it waits for a child, or for anything in its own process: one that sleeps,
+   too, as by rule 2.
 4. Bytes of a file that it has open, of a connection or of a pipe; not those of its own log, nor of connections to the
-   store or to other ranks.
+   store or to other ranks. Who waits for a child, a pipe or a peer need not have moved any between the last two looks:
+   what comes slowly comes in between.
 5. CPU time of the thread that stands for the rank counts in the frame where that stands; that of other threads where
    the first waits for one of its own process.
 """
@@ -23,10 +25,11 @@ from collector.align.stacks.tables.row_types import Doing, Told, WaitsOn
 from collector.align.thresholds import BUSY_BYTES, BUSY_CPU_SHARE, MOMENT_SECONDS, OTHERS_CPU_SHARE
 from collector.align.work.beats import Between, between, between_of_child
 from collector.align.work.carried import of_bytes, syscall_of
+from collector.align.work.children import asleep_below, named, pipe_holders
 from collector.align.work.values import Ends, Work
 from shared.answer.words import Cause, WorkMeans
 from shared.units import bytes_in_words, seconds_in_words
-from shared.wire.snapshot import Process, RankSnapshot, Syscall
+from shared.wire.snapshot import RankSnapshot, Syscall
 from shared.wire.stacks import Stacks
 
 _WITHIN = frozenset({"futex", "running"})
@@ -46,16 +49,22 @@ def works_of(view: RankView, activity: Activity, connections: frozenset[Ends] = 
     if asleep is not None and asleep.amount > MOMENT_SECONDS:
         return (asleep,)
     moment = () if asleep is None else (asleep,)
+    last = view.looks[-1] if view.looks else None
+    waits = last is not None and (_waits_for_child(activity, syscall_of(last)) or activity.cause is Cause.NETWORK)
+    newest = True
     for a, b in reversed(tuple(pairwise(view.looks))):
         counters = between(a.process, b.process)
-        if counters is not None:
-            within = bool(moment) or _waits_within(activity, syscall_of(b))
-            least = BUSY_CPU_SHARE if _waits_for_child(activity, syscall_of(b)) else OTHERS_CPU_SHARE
-            found = [*(_children(a, b, counters, least) if within else ())]
-            found += of_bytes(a, b, activity, counters, connections, plainly=bool(found))
-            found += _cpu(view, activity, counters, within=within)
+        if counters is None or not (newest or waits):
+            continue
+        within = bool(moment) or _waits_within(activity, syscall_of(b))
+        least = BUSY_CPU_SHARE if _waits_for_child(activity, syscall_of(b)) else OTHERS_CPU_SHARE
+        found = [*(_children(a, b, counters, least) if within else ())]
+        found += of_bytes(a, b, activity, counters, connections, plainly=bool(found))
+        found += _cpu(view, activity, counters, within=within) if newest else ()
+        if found:
             return (*found, *moment)
-    return moment
+        newest = False
+    return moment or (() if last is None or not waits else tuple(asleep_below(last)))
 
 
 def works_of_children(view: RankView) -> tuple[Work, ...]:
@@ -115,7 +124,7 @@ def _children(a: RankSnapshot, b: RankSnapshot, counters: Between, least: float)
     at_work = [(beats.cpu, process) for process, beats in told if beats.is_much(beats.cpu, least)]
     if at_work:
         most = max(at_work, key=lambda each: (each[0], -each[1].pid))[1]
-        share, who = sum(cpu for cpu, _ in at_work), _named(most)
+        share, who = sum(cpu for cpu, _ in at_work), named(most)
         which = (
             f"its child {who}, which uses"
             if len(at_work) == 1
@@ -123,19 +132,16 @@ def _children(a: RankSnapshot, b: RankSnapshot, counters: Between, least: float)
         )
         yield Work(WorkMeans.CHILD, f"waits for {which} {share:.0%} of a CPU", who, counters.seconds, share)
         return
+    at_pipe = pipe_holders(b)
     for process, beats in told:
-        if beats.moved > BUSY_BYTES:
-            rate, who = beats.moved / beats.seconds, _named(process)
+        if beats.moved > (0 if process.pid in at_pipe else BUSY_BYTES):
+            rate, who = beats.moved / beats.seconds, named(process)
             what = f"waits for its child {who}, which reads and writes {bytes_in_words(rate)}/s"
             yield Work(WorkMeans.CHILD, what, who, beats.seconds, rate)
             return
     if counters.is_much(counters.children_cpu, least):
         what = f"waits for processes that it starts, which use {counters.children_cpu:.0%} of a CPU"
         yield Work(WorkMeans.CHILD, what, "", counters.seconds, counters.children_cpu)
-
-
-def _named(process: Process) -> str:
-    return f"{process.pid} ({process.name})"
 
 
 def _cpu(view: RankView, activity: Activity, counters: Between, *, within: bool) -> Iterator[Work]:

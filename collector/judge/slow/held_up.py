@@ -27,6 +27,7 @@ from shared.answer.words import Kind, WorkMeans
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.units import seconds_in_words
+from shared.wire.snapshot import Holder
 
 _KINDS = frozenset({Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED, Kind.STARTUP_INCOMPLETE})
 """What is said of ranks that may still come."""
@@ -85,6 +86,16 @@ def at_work(fault: Fault, observations: Observations, due: HungFrom, stall: floa
         return {rank: works for rank, works in begun.items() if works}
     works = {rank: _in_time(observations.works(rank), due.seconds - stall) for rank in suspects}
     return works if works and all(works.values()) else {}
+
+
+def awaited_strangers(fault: Fault, observations: Observations) -> dict[int, Holder]:
+    """Return from whom outside the job those wait to hear who are waited for; none where one of them does not."""
+    if fault.kind not in _KINDS or fault.mismatch is not None or fault.lock is not None:
+        return {}
+    suspects = suspects_of(fault, observations)
+    quiet = [rank for rank in suspects if not observations.works(rank)]
+    found = {rank: stranger for rank in quiet if (stranger := observations.stranger(rank)) is not None}
+    return found if len(found) == len(suspects) else {}
 
 
 def suspects_of(fault: Fault, observations: Observations) -> tuple[int, ...]:

@@ -101,6 +101,7 @@ def _ask(number: int, begun: float, order: Mapping[str, Any]) -> Look:
     job = jobs[number % len(jobs)]
     answer = Path(order["folder"], f"look{number}.json")
     options = [*([job] if job else []), *order["options"], "--json", "--output", str(answer)]
+    options += ["--save", str(answer.with_suffix(""))]
     pid = os.fork()
     if pid == 0:
         _be_unhang(["diagnose", *options], answer.with_suffix(".err"))

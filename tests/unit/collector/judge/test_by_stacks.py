@@ -173,6 +173,13 @@ def test_who_waits_for_a_backward_pass_that_is_at_work_is_not_to_blame() -> None
     assert named(judged_frozen(all_but(2, busy, waits(BARRIER, groups=1)), seconds=70.0)) == set()
 
 
+def test_who_computes_its_own_gradients_waits_for_nobody() -> None:
+    """Nothing shows a collective: ranks that are elsewhere do not hold it up."""
+    own, backward = (replace(waits(*frames), bytes_per_second=1_000_000) for frames in ((), (BACKWARD,)))
+    diagnosis = judged_frozen(all_but(2, own, backward), seconds=70.0)
+    assert (diagnosis.verdict, diagnosis.findings) == (Verdict.NOT_HUNG, ())
+
+
 @pytest.mark.parametrize("rooted", [GATHER, BROADCAST, RECV])
 def test_operations_with_a_root_or_a_peer_are_told_and_held_against_nobody(rooted: Frame) -> None:
     """The root of a gather comes last by nature."""

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from collector.align.expected import Expected
+from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Kind, Verdict
+from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
+from shared.wire.snapshot import NodeSnapshot
 from tests.build.jobs.judged import judged_files
 
 LOOP = """    train_one (train_gpt.py:210)
@@ -117,3 +121,12 @@ def test_what_the_kernel_holds_is_told_with_its_driver(tmp_path: Path) -> None:
 
 def test_a_task_of_the_kernels_own_accuses_nobody(tmp_path: Path) -> None:
     assert judged_texts(tmp_path, dmesg=HELD.replace("python3", "kworker/u96:2")).findings == ()
+
+
+@pytest.mark.parametrize(("live", "verdict"), [(True, Verdict.CANNOT_TELL), (False, Verdict.HUNG)])
+def test_a_running_nodes_kernel_tells_of_other_jobs_too(live: bool, verdict: Verdict) -> None:
+    """Where no rank was seen, nothing shows that the process is one of this job's; a kept file is kept for its job."""
+    stack = ("__schedule+0x27c/0x6a0", "mlx5_cmd_exec+0x21/0x40 [mlx5_core]")
+    held = KernelEvent(kind=KernelEventKind.HUNG_TASK, text="blocked", pid=7301, name="python3", stack=stack)
+    node = NodeSnapshot(host="a", taken_at_ns=1, live=live, kernel_events=KernelEvents(events=(held,)))
+    assert diagnose([node], Expected()).verdict is verdict

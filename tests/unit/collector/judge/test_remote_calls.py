@@ -83,3 +83,16 @@ def test_trainer_that_has_stood_still_for_a_moment_is_not() -> None:
     """The last collective says nothing about how long its call takes."""
     answer = diagnosed((3600.0, 3602.0), asleep=2)
     assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+
+
+def test_server_whose_calls_come_and_go_is_no_hang() -> None:
+    """Each call sleeps for seconds, and the next one has a thread of its own; who waits for it wakes once a call."""
+    looks = []
+    for number, at in enumerate((3600.0, 3604.0, 3608.0)):
+        ranks = [look(rank, at, calls=TRAINS if rank == 1 else (), wakes=False) for rank in range(4)]
+        assert isinstance(ranks[1].stacks, Stacks)
+        main, call = ranks[1].stacks.threads
+        threads = (main, call.model_copy(update={"tid": 200 + number}))
+        ranks[1] = ranks[1].model_copy(update={"stacks": ranks[1].stacks.model_copy(update={"threads": threads})})
+        looks.append(NodeSnapshot(host="a", taken_at_ns=BEGUN_NS + int(at * 1e9), ranks=tuple(ranks)))
+    assert judged(looks).verdict is Verdict.NOT_HUNG

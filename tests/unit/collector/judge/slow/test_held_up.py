@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -10,7 +11,7 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis, WorkEvidence
 from shared.answer.words import Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
-from shared.wire.snapshot import Child, Fds, NodeSnapshot, Process, RankSnapshot, Socket, Syscall
+from shared.wire.snapshot import Child, Fds, Holder, NodeSnapshot, Process, RankSnapshot, Socket, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
 from tests.build.jobs.placed import with_rank
 from tests.build.jobs.simulated import PAIRS, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks, training
@@ -234,6 +235,62 @@ def _with_timeout(rank: RankSnapshot) -> RankSnapshot:
     assert not isinstance(trace, Missing)
     groups = tuple(group.model_copy(update={"timeout_ms": 300_000}) for group in trace.groups)
     return rank.model_copy(update={"recorder": trace.model_copy(update={"groups": groups})})
+
+
+@pytest.mark.parametrize(
+    ("peer", "after", "verdict"),
+    [
+        (999, 60.0, Verdict.CANNOT_TELL),
+        (999, 601.0, Verdict.HUNG),
+        (None, 60.0, Verdict.HUNG),
+    ],
+)
+@pytest.mark.parametrize("call", [Syscall(name="recvfrom", fd=8, target="socket:[5]"), Syscall(name="poll")])
+def test_who_waits_for_a_process_outside_the_job_is_not_to_blame(
+    call: Syscall, peer: int | None, after: float, verdict: Verdict
+) -> None:
+    """That one may work for as long as a rank may; one of the rank's own, or on another machine, is no such process."""
+    looks = looks_at(ASLEEP, after=after)
+    ends = () if peer is None else (Holder(pid=peer, name="rollout"),)
+    fds = Fds(total=3, sockets=(Socket(fd=8, kind="tcp", local="10.0.0.1:5", remote="10.0.0.1:9", other_end=ends),))
+    both = [{"process": _process(looks, at, syscall=call), "fds": fds} for at in (0, 1)]
+    diagnosis = judged(_between(looks, both[0], both[1]))
+    assert diagnosis.verdict is verdict
+    if peer is not None:
+        assert all(finding.certainty is not Certainty.PROVEN for finding in diagnosis.findings)
+        told = diagnosis.headline, *(step.text for step in diagnosis.next_steps)
+        assert verdict is Verdict.HUNG or all("pid 999 (rollout)" in text for text in told[:2])
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(70.0, Verdict.CANNOT_TELL), (601.0, Verdict.HUNG)])
+def test_who_was_read_in_one_look_only_may_have_moved(after: float, verdict: Verdict) -> None:
+    """On a busy machine the first look at it came too late."""
+    late = Missing(source="process", reason=Reason.TIMED_OUT)
+    assert judged(_between(looks_at(ASLEEP, after=after), {"process": late, "stacks": late}, {})).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("state", "left", "verdict"),
+    [("S", 0.2, Verdict.SLOW), ("S", 86_000.0, Verdict.HUNG), ("T", 0.2, Verdict.HUNG), ("S", None, Verdict.HUNG)],
+)
+@pytest.mark.parametrize("generations", [1, 2])
+def test_a_child_that_sleeps_for_moments_is_at_work(
+    generations: int, state: str, left: float | None, verdict: Verdict
+) -> None:
+    """So is one whose own child does, as of a shell script; not one that is stopped, or sleeps for a day."""
+    looks = _waiting_for_child("S", 0.0)
+    call, wait = Syscall(name="clock_nanosleep", ends_in_seconds=left), Syscall(name="wait4")
+    for at in (0, 1):
+        child = _child(77, "S", 0.0, looks, at)
+        pids = [_process(looks, at).pid, 77, 78][: 1 + generations]
+        line = [
+            child.process.model_copy(update={"pid": pid, "parent_pid": parent, "state": "S", "syscall": wait})
+            for parent, pid in pairwise(pids)
+        ]
+        line[-1] = line[-1].model_copy(update={"state": state, "syscall": call})
+        children = tuple(Child(process=process, stacks=NO_STACKS) for process in line)
+        looks[at : at + 1] = with_rank(looks[at : at + 1], 2, children=children)
+    assert judged(looks).verdict is verdict
 
 
 def test_a_loop_on_one_line_is_told_as_such() -> None:
