@@ -13,7 +13,7 @@ REPOSITORIES = BUILD / "repositories"
 
 _PACKAGES = (
     "torchvision", "lightning[extra]", "torchmetrics", "transformers", "datasets", "skorch", "timm", "fire",
-    "gymnasium[classic-control]", "tensorboard", "pytorch-ignite", "ray[train]", "trl",
+    "gymnasium[classic-control]", "pytorch-ignite", "ray[train]", "trl",
 )  # fmt: skip
 
 REVISIONS: Mapping[str, str] = {
