@@ -15,7 +15,7 @@ from operator import sub
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, runs_call
 from collector.align.stacks.lock_files import polls_database, polls_lock_file
-from collector.align.stacks.polls import polling
+from collector.align.stacks.polls import in_remote_call, polling
 from collector.align.thresholds import (
     BUSY_BYTES,
     BUSY_CPU_SHARE,
@@ -279,7 +279,7 @@ def _switched(view: RankView, activity: Activity | None, a: RankSnapshot, b: Ran
     """Did the thread that stands for a rank wake between two looks, and not only to ask whether its wait is over?"""
     if polling(view, activity, a, b).wakes:
         return False
-    calls = activity is not None and activity.of_rpc
+    calls = activity is not None and in_remote_call(activity)
     if view.apart is None:
         return None if view.idles else _main_switched(beats_between(a.process, b.process), polls=not calls)
     if calls and _serves_anew(a, b):

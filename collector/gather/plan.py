@@ -111,8 +111,8 @@ class SweepPlan:
             return self._gathered()
         found = await self._find_out(agents)
         if self._question.patience_seconds and not found.lists and all_too_late(each.missing for each in found.silent):
-            self._due = self._patience()
-            found = await self._find_out(agents, within=self._question.patience_seconds / 2)
+            self._due, least = self._patience(), self._question.deadline_seconds / 4
+            found = await self._find_out(agents, within=max(least, self._question.patience_seconds / 2))
         asking.choose(found)
         targets = self._targets(agents, found)
         many = len(targets) > self._question.survey_above

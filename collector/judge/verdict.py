@@ -50,6 +50,7 @@ from collector.align.observations import Observations
 from collector.align.progress import Motion, motion_of
 from collector.align.roster import ByRank, Presence
 from collector.align.stacks.activity import NOT_SEEN
+from collector.align.stacks.polls import in_remote_call
 from collector.align.stacks.rank_activities import activities_of, spread_native
 from collector.align.stacks.stack_classes import classes_of
 from collector.align.stacks.tables.row_types import Doing
@@ -233,7 +234,7 @@ def _moves(observations: Observations) -> bool:
     telling = {rank for rank, activity in observations.activities.items() if activity.doing is not Doing.STORE}
     woken = observations.motion.woken & telling
     if observations.traces:
-        return any(seen.of_rpc and seen.waits_for_ranks for seen in observations.seen(woken))
+        return any(in_remote_call(seen) and seen.waits_for_ranks for seen in observations.seen(woken))
     return any(observations.activities[rank].waits_for_ranks for rank in woken) or (bool(telling) and woken == telling)
 
 

@@ -32,7 +32,7 @@ _PLAIN_LABELS = {
     (False, True): "running, and in no two readings at one place",
 }
 """By whether there are frames, and whether the thread moved while it was read."""
-_RUNS_CALL, _OF_RPC = "_run_function", "torch/distributed/rpc/"
+_RUNS_CALL, OF_RPC = "_run_function", "torch/distributed/rpc/"
 _PLAIN = frozenset({Told.IN_USER_CODE, Told.IN_LIBRARY})
 """Neither a frame nor the kernel tells anything."""
 
@@ -73,11 +73,6 @@ class Activity:
         return self.doing in WAITS_FOR_RANKS
 
     @property
-    def of_rpc(self) -> bool:
-        """Does it run a remote call, or wait in one, or for the end of all?"""
-        return self.runs_call or (self.waits_for_ranks and any(_OF_RPC in frame.file for frame in self.frames))
-
-    @property
     def is_plain(self) -> bool:
         """Is it known only whose code it is in?"""
         return self.told in _PLAIN
@@ -111,7 +106,7 @@ def place(frame: Frame) -> Place:
 
 def runs_call(stack: Sequence[Frame]) -> bool:
     """Does a thread with this stack run a remote procedure call of another rank's?"""
-    return any(frame.function == _RUNS_CALL and _OF_RPC in frame.file for frame in stack)
+    return any(frame.function == _RUNS_CALL and OF_RPC in frame.file for frame in stack)
 
 
 def activity_of(view: RankView) -> Activity:

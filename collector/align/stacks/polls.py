@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import Activity
+from collector.align.stacks.activity import OF_RPC, Activity
 from collector.align.stacks.tables.row_types import Doing
 from shared.wire.snapshot import Fds, Process, RankSnapshot
 from shared.wire.stacks import Frame, Stacks
@@ -64,6 +64,11 @@ def _place(view: RankView, look: RankSnapshot) -> tuple[Frame, ...]:
         return ()
     thread = view.thread_in(look.stacks)
     return () if thread is None or thread.moves else _python(look.stacks.stack(thread))
+
+
+def in_remote_call(activity: Activity) -> bool:
+    """Does a rank run a remote call, or wait in one, or for the end of all? There nothing polls."""
+    return activity.runs_call or (activity.waits_for_ranks and any(OF_RPC in frame.file for frame in activity.frames))
 
 
 def may_poll(view: RankView, activity: Activity) -> bool:
