@@ -5,7 +5,7 @@ import time
 import ranks
 import torch.distributed as dist
 
-LAUNCHES = ["torchrun", "shell", "accelerate"]
+LAUNCHES = ["torchrun", "shell"]
 HELD_BY: list[int] = []
 
 ranks.say_waiting()

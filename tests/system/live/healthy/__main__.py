@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,7 @@ class Asker:
     checkout: Path
     runs: Path
     moments: Sequence[float]
-    patience: float
+    options: Sequence[str]
     random: random.Random
 
     def look_at(self, program: Program) -> Outcome:
@@ -62,9 +63,7 @@ class Asker:
 
     def outcome_of(self, program: Program) -> Outcome:
         """Return what became of a program that has run."""
-        result = self.runs / program.name / "result.json"
-        read: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {"looks": [], "status": "none"}
-        return Outcome(program, read)
+        return _outcome_of(program, self.runs)
 
     def _order(self, program: Program, folder: Path, seconds: float) -> dict[str, Any]:
         def fill(text: str) -> str:
@@ -84,8 +83,14 @@ class Asker:
             "waits_from": program.waits_from,
             "jobs": program.jobs,
             "moments": [moment * self.random.uniform(*AWAY) for moment in self.moments],
-            "options": ["--timeout", "120", "--patience", f"{self.patience:g}"],
+            "options": list(self.options),
         }
+
+
+def _outcome_of(program: Program, runs: Path) -> Outcome:
+    result = runs / program.name / "result.json"
+    read: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {"looks": [], "status": "none"}
+    return Outcome(program, read)
 
 
 def _python_of(program: Program) -> str:
@@ -99,16 +104,17 @@ def main(arguments: Sequence[str]) -> int:
     of = {"ours": (True,), "others": (False,), None: (True, False)}[chosen.of]
     programs = [each for each in (*own_programs(), *others()) if (each.origin == OURS) in of]
     programs = [each for each in programs if not chosen.programs or each.name in chosen.programs]
-    moments, patience = (FAST, 15.0) if chosen.fast else (MOMENTS, 60.0)
+    moments = FAST if chosen.fast else MOMENTS
     runs = BUILD / "runs" / chosen.runs
-    asker = Asker(chosen.unhang.resolve(), runs, moments, patience, random.Random(chosen.seed))
+    asker = Asker(chosen.unhang.resolve(), runs, moments, shlex.split(chosen.options), random.Random(chosen.seed))
     if not chosen.table:
         if any(each.origin != OURS for each in programs):
             python_of_others()
             print(*missing(), sep="\n", end="")
         _look_at_all(asker, programs, at_once=chosen.at_once)
     outcomes = [asker.outcome_of(program) for program in programs if (runs / program.name).exists()]
-    (runs / "table.md").write_text(table(outcomes))
+    before = [_outcome_of(program, BUILD / "runs" / chosen.before) for program in programs]
+    (runs / "table.md").write_text(table(outcomes, before))
     print(f"\n{summary(outcomes)}\nseed {chosen.seed}, table in {runs / 'table.md'}")
     return int(any(outcome.failed or outcome.wrong() for outcome in outcomes))
 
@@ -126,9 +132,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--unhang", type=Path, default=REPOSITORY, help="the checkout whose unhang is asked")
     parser.add_argument("--fast", action="store_true", help="looks within a minute")
     parser.add_argument("--of", choices=("ours", "others"), help="only these")
+    parser.add_argument("--options", default="", help="of `unhang diagnose`: on a busy machine '--timeout 90'")
     parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="of the moments")
     parser.add_argument("--at-once", type=int, default=2, help="programs at the same time")
     parser.add_argument("--runs", default="last", help="the folder in build/healthy/runs that keeps what was said")
+    parser.add_argument("--before", default="before", help="another such folder, to compare with in the table")
     parser.add_argument("--table", action="store_true", help="run nothing, and make the table of what is kept")
     return parser
 

@@ -48,7 +48,6 @@ LAUNCHES: Mapping[str, str] = {
     "elastic": f"exec {TORCHRUN} --max-restarts 3 {{program}}",
     "again": f"until [ -e {{folder}}/enough ]; do {TORCHRUN} {{program}} || exit 1; done",
     "shell": " & ".join(f"{_RANKS} RANK={rank} {{python}} {{program}}" for rank in range(3)) + " & wait $! && wait",
-    "accelerate": "exec {python} -m accelerate.commands.launch --multi_gpu --num_processes 3 {program}",
     "two": " & ".join(
         f"HEALTHY_JOB={job} {_NAMED} --rdzv-id {job} --rdzv-endpoint 127.0.0.1:{port} {{program}}"
         for job, port in (("rollout", 29541), ("trainer", 29542))
