@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
         return "\n    ".join([*lines, *self.wrong()])
 
 
-def table(outcomes: Sequence[Outcome], before: Sequence[Outcome]) -> str:
+def table(outcomes: Sequence[Outcome], before: Sequence[Outcome] = ()) -> str:
     """Return all as Markdown, with what another version said of the same programs."""
     then = {outcome.program.name: _looks(outcome.looks) for outcome in before if not outcome.failed}
     rows = "".join(_row(outcome, then.get(outcome.program.name, "")) for outcome in outcomes)
