@@ -115,8 +115,7 @@ def held_up(
     """Return what is to be said of those who work: not that they hang, but that the others wait."""
     inside = "" if fault.op is None else f" in {fault.op}{'' if fault.sequence is None else f' #{fault.sequence}'}"
     waited = f"{ranks_with(fault.victims, 'has', 'have')} waited for {ranks_in_words(works)}{inside} for"
-    starting = fault.kind is Kind.STARTUP_INCOMPLETE
-    if starting:
+    if fault.kind is Kind.STARTUP_INCOMPLETE:
         waited = f"the job is starting: {ranks_with(fault.victims, 'waits', 'wait')} in rendezvous, for at most"
     one = either(tuple(works), "it hangs", "they hang")
     sure = f"that the others wait is certain, not that {one}: {either(tuple(works), 'it', 'they')} would be called hung"
@@ -136,7 +135,7 @@ def held_up(
         fault,
         kind=Kind.HELD_UP,
         culprits=tuple(rank for rank in fault.culprits if rank in works),
-        said=f"{waited} {seconds_in_words(stall)}, and {_doing(works, named=starting)}",
+        said=f"{waited} {seconds_in_words(stall)}, and {_doing(works)}",
         evidence=(*evidence, *fault.evidence),
         remarks=(remark, *fault.remarks),
     )
@@ -146,13 +145,12 @@ def _over(work: Work) -> str:
     return f", over {work.seconds:.1f} s" if work.seconds else ""
 
 
-def _doing(works: dict[int, tuple[Work, ...]], *, named: bool = False) -> str:
-    """Say who does what; `named`: by number also where there is but one."""
-    if len(works) == 1 and not named:
-        return f"it {_told(*works.values())}"
+def _doing(works: dict[int, tuple[Work, ...]]) -> str:
+    """Say who does what."""
     some = list(works.items())[:_MOST_RANKS_TOLD]
     more = f"; {len(works) - len(some)} more are at work, too" if len(works) > len(some) else ""
-    return "; ".join(f"rank {rank} {_told(told[:1])}" for rank, told in some) + more
+    most = _MOST_TOLD if len(works) == 1 else 1
+    return "; ".join(f"rank {rank} {_told(told[:most])}" for rank, told in some) + more
 
 
 def _told(works: Sequence[Work]) -> str:

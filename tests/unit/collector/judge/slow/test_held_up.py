@@ -69,7 +69,7 @@ def test_the_answer_says_since_when_with_what_and_until_when() -> None:
     diagnosis = judged(looks_at(AT_WORK, after=30.0))
     (finding,) = diagnosis.findings
     assert diagnosis.headline == (
-        "Held up: ranks 0-1,3 have waited for rank 2 in all_reduce #3 for 30 s, and it uses 100% of a CPU at "
+        "Held up: ranks 0-1,3 have waited for rank 2 in all_reduce #3 for 30 s, and rank 2 uses 100% of a CPU at "
         "train_step (/home/ada/train.py:40)"
     )
     assert finding.kind is Kind.HELD_UP and finding.lasted_seconds == 30.0
