@@ -61,7 +61,7 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
     return Interpretation(Verdict.CANNOT_TELL, reason)  # 4
 
 
-@costs_itself(lambda fault, observations: fault)
+@costs_itself(lambda fault, observations: replace(fault, certainty=how_sure(fault.kind, Support.PART_FAILED)))
 def lasting_by_files(fault: Fault, observations: Observations) -> Fault:
     """Return how sure it is where nothing but the files' times tells that two equal dumps are not one, copied twice.
 

@@ -189,12 +189,18 @@ def _sentences(answer: Diagnosis) -> Iterator[str]:
         yield from (each.text for each in finding.evidence)
 
 
+_OF_SEVERAL_PLACES = frozenset({Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})
+"""What is to be compared is where the ranks' code paths part, not the line at which one of them stands by now."""
+
+
 def _left_alone(answer: Diagnosis) -> Iterator[Complaint]:
     """7."""
     for finding in answer.findings:
         if not finding.next_steps:
             yield Complaint("no step", None, finding.summary)
         if finding.cause is not Cause.USER_CODE or finding.certainty is not Certainty.PROVEN or not finding.culprits:
+            continue
+        if finding.kind in _OF_SEVERAL_PLACES:
             continue
         place = None if finding.where is None else finding.where.user
         if place is not None and not any(f"{place.file}:{place.line}" in step.text for step in finding.next_steps):

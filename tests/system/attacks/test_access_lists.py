@@ -49,10 +49,10 @@ def test_list_that_leaves_the_jobs_user_out(folder: Path, ask: Ask) -> None:
 
 
 def test_list_that_lets_the_jobs_user_in(folder: Path, ask: Ask) -> None:
-    """The other way round it counts as well."""
+    """The other way round it counts as well, of what the job holds: what a variable names must be its own."""
     log = secret(folder)
     set_list(log, naming(ATTACKER, 4, others=0))
-    with started("sleep", "600", NCCL_DEBUG_FILE=log):
+    with open(log, "a") as held, started("sleep", "600", stdout=held.fileno()):
         assert SECRET in ask().model_dump_json()
 
 

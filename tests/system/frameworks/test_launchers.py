@@ -103,7 +103,7 @@ def test_ranks_of_which_each_is_started_another_way(tmp_path: Path) -> None:
     """Below a shell, by `uv run`, by Python without its environment, and in a container seen from its node."""
     port = free_port()
     rank = [PLAIN, f"tcp://127.0.0.1:{port}"]
-    uv = str(Path(python_with("uv")).with_name("uv"))
+    uv = str(Path(sys.executable).with_name("uv"))
     script = "\n".join(
         [
             f"sh -c '{sys.executable} {' '.join(rank)} 0 4; true' &",
