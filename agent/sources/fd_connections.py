@@ -17,7 +17,7 @@ _MOST_HOLDERS = 4
 _MOST_OTHER_ENDS = 64
 """Sockets of a rank whose other end is looked for: each costs a lookup, and a server may have thousands."""
 _MOST_ASKED = 128
-"""Sockets that are asked how much they have carried: a few microseconds each."""
+"""TCP sockets that are asked how much they have carried: a few microseconds each."""
 _INODE = re.compile(r"socket:\[(\d{1,20})\]")
 
 Held = tuple[int, str]
@@ -34,17 +34,17 @@ def sockets_of(context: LookContext, rank: Rank, held: Sequence[Held]) -> tuple[
     except (Gone, NotPermitted):
         return tuple(Socket(fd=fd, kind="other") for fd, _ in held)
     found: list[Socket] = []
-    carried = bytes_carried(pid, [fd for fd, _ in held[:_MOST_ASKED]]) if context.procfs.is_real else {}
-    for fd, target in held:
-        match = _INODE.fullmatch(target)
-        inode = int(match[1]) if match is not None else 0
-        entry = table.get(inode)
+    inodes = [(fd, 0 if (match := _INODE.fullmatch(target)) is None else int(match[1])) for fd, target in held]
+    entries = [(fd, inode, table.get(inode)) for fd, inode in inodes]
+    tcp = [fd for fd, _, entry in entries if entry is not None and entry.kind.startswith("tcp")]
+    carried = bytes_carried(pid, tcp[:_MOST_ASKED]) if context.procfs.is_real else {}
+    for fd, inode, entry in entries:
         if entry is None:
             found.append(Socket(fd=fd, kind="other"))
             continue
         ends = _other_end(context, table, inode, entry) if len(found) < _MOST_OTHER_ENDS else ()
         store = leads_to_store(entry, environment.get("MASTER_ADDR", ""), environment.get("MASTER_PORT", ""))
-        sent, received = carried.get(fd, (None, None)) if entry.kind.startswith("tcp") else (None, None)
+        sent, received = carried.get(fd, (None, None))
         told = {**entry._asdict(), "sent_bytes": sent, "received_bytes": received}
         found.append(Socket(fd=fd, **told, to_store=store, other_end=ends))
     return tuple(found)

@@ -109,7 +109,7 @@ class Endings:
         return min((e.gone_by_ns for e in self.of.values() if e.gone_by_ns and asked_to_end(e)), default=None)
 
 
-def endings_of(views: Iterable[RankView]) -> Endings:
+def endings_of(views: Sequence[RankView]) -> Endings:
     """Return how ranks ended that are gone, and what they had logged of it."""
     ended = {view.rank: view.exited or Exited(pid=0) for view in views}
     failures = {view.rank: _failure(view, ended[view.rank]) for view in views}

@@ -13,7 +13,8 @@ from shared.wire.snapshot import Fds, Process, RankSnapshot, Socket, Syscall
 _MOVES_BYTES = frozenset(
     "read readv pread64 preadv recvfrom recvmsg write writev pwrite64 pwritev sendto sendmsg sendfile splice".split()
 )
-_AWAITS_ANY = frozenset("poll ppoll select pselect6 epoll_wait epoll_pwait epoll_pwait2".split())
+AWAITS_ANY = frozenset("poll ppoll select pselect6 epoll_wait epoll_pwait epoll_pwait2".split())
+"""System calls that wait for any of several descriptors."""
 _STREAMS = frozenset({0, 1, 2})
 
 
@@ -63,7 +64,7 @@ def _connections(
     a: Fds, b: Fds, syscall: Syscall | None, activity: Activity, connections: frozenset[Ends], seconds: float
 ) -> Iterator[Work]:
     """A few bytes are enough on the one that it reads, and while it waits for any; on others it must be much."""
-    awaits = activity.cause is Cause.NETWORK or (syscall is not None and syscall.name in _AWAITS_ANY)
+    awaits = activity.cause is Cause.NETWORK or (syscall is not None and syscall.name in AWAITS_ANY)
     earlier = {_ends(socket): socket for socket in a.sockets if not socket.to_store}
     found = []
     for socket in b.sockets:

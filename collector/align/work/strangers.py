@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 from collector.align.roster import RankView
 from collector.align.stacks.activity import Activity
+from collector.align.work.carried import AWAITS_ANY
 from shared.answer.words import Cause
 from shared.wire.snapshot import Fds, Holder, Socket
 
 _HEARS = frozenset({"read", "readv", "recvfrom", "recvmsg"})
-_HEARS_ANY = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
 
 
 def awaited_stranger(view: RankView, activity: Activity, own: Collection[int]) -> Holder | None:
@@ -23,7 +23,7 @@ def awaited_stranger(view: RankView, activity: Activity, own: Collection[int]) -
     syscall = None if view.process is None or view.apart is not None else view.process.syscall
     if syscall is None or not isinstance(fds, Fds):
         return None
-    waits_for_any = syscall.name in _HEARS_ANY and activity.cause in (Cause.NETWORK, Cause.USER_CODE)
+    waits_for_any = syscall.name in AWAITS_ANY and activity.cause in (Cause.NETWORK, Cause.USER_CODE)
     if not waits_for_any and syscall.name not in _HEARS:
         return None
     connected = [socket for socket in fds.sockets if socket.other_end and not socket.to_store]

@@ -22,7 +22,7 @@ from collector.judge.logs.vote import Opinion, line_of, unnamed, with_field, wri
 from collector.judge.marks.behind import edges_of, lag_in, may_be_named
 from collector.judge.marks.sides import Sides, calls_of, difference_in
 from collector.judge.records.wait_graph import WaitGraph
-from shared.answer.diagnosis import Evidence, GroupRef, LogEvidence, SequenceEvidence, Side, SignatureEvidence
+from shared.answer.diagnosis import Evidence, LogEvidence, SequenceEvidence, Side, SignatureEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 from shared.plural import either, ranks_with
@@ -31,7 +31,6 @@ from shared.wire.log_events import EventKind
 
 _MOST_LINES = 8
 """Lines shown of one opinion."""
-_NO_GROUP = GroupRef(name="", description="", ranks="")
 _NO_DIVERGENCE = "the available logs show no divergence"
 _INSIDE = "a counter moves when the call returns: the rank may be inside the call, which only its native stack shows"
 _CALLS_ALONE = "it may also still wait for an earlier operation; these lines show calls, not completions"
