@@ -6,7 +6,7 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"verdict": "slow", "kinds": ["straggler", "held_up"], "causes": ["user_code", "unknown"]}
+TRUTH = {"verdict": "slow", "kinds": ["straggler"], "causes": ["user_code", "unknown"]}
 
 STEP_SECONDS = 0.05
 SLOWER = 10

@@ -5,7 +5,8 @@ is made, and its proxies, which have no names of their own, spin over a network.
 thread at one place, and that place is a wait:
 
 1. for the device, or for other ranks by NCCL: CPU time of no thread counts;
-2. for other ranks, and a look at that place found it in a short sleep or inside NCCL: nor does it count that it wakes.
+2. for other ranks by NCCL, and a look at that place found it in a short sleep or inside NCCL: nor does it count that it
+   wakes. Stack and system call are not read at one instant: elsewhere the sleep may be that of a step before the wait.
 
 Gloo's own threads use CPU time when data is on its way, and for nothing else: theirs counts. In a backward pass threads
 of its own compute.
@@ -49,7 +50,8 @@ def polling(view: RankView, activity: Activity | None, a: RankSnapshot, b: RankS
     here = _python(activity.frames)
     if not here or any(_place(view, look) != here for look in (a, b)):
         return NOTHING
-    sleeps = activity.waits_for_ranks and view.apart is None and (_in_nccl(view) or _sleeps_at(here, view))
+    asks = _in_nccl(view) or (on_nccl(b) and _sleeps_at(here, view))
+    sleeps = activity.waits_for_ranks and view.apart is None and asks
     if here[-1].function == BACKWARD:
         return Polling(wakes=sleeps)
     return Polling(cpu=activity.doing is Doing.DEVICE or sleeps or on_nccl(b), wakes=sleeps)

@@ -51,6 +51,7 @@ def look(
         ("many quick collectives", (TRAIN, ALL_REDUCE), 1.0, 9000, "futex", GLOO, True),
         ("many quick collectives by Gloo beside NCCL", (TRAIN, ALL_REDUCE), 1.0, 9000, "futex", {**NCCL, **GLOO}, True),
         ("a proxy spins over the network", (TRAIN, ALL_REDUCE), 4.0, 0, "futex", NCCL, False),
+        ("a step sleeps before it comes to Gloo", (TRAIN, ALL_REDUCE), 0.0, 9000, "clock_nanosleep", GLOO, True),
         ("Gloo's threads move data", (TRAIN, ALL_REDUCE), 4.0, 0, "futex", GLOO, True),
         ("threads of its own compute", (TRAIN, BACKWARD), 4.0, 0, "futex", NCCL, True),
         ("it computes", (TRAIN,), 4.0, 0, "running", NCCL, True),
