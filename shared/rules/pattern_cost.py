@@ -75,7 +75,7 @@ def _of_one(code: Any, details: Any, rest: Sequence[Any], *, repeated: bool) -> 
         return _of_repetition(*details, rest, repeated=repeated)
     if code is codes.BRANCH:
         if repeated:
-            raise ValueError("a choice within a repetition can take for ever: write it without the repetition")
+            raise ValueError("a choice within a repetition may take hours: write it without the repetition")
         each = [_cost(one, rest) for one in details[1]]
         return _Cost(sum(one.ways for one in each), sum(one.steps for one in each))
     if code is codes.GROUPREF_EXISTS:
@@ -92,7 +92,7 @@ def _of_one(code: Any, details: Any, rest: Sequence[Any], *, repeated: bool) -> 
 def _of_repetition(least: int, most: Any, body: Sequence[Any], rest: Sequence[Any], *, repeated: bool) -> _Cost:
     most = LONGEST_LINE if most is codes.MAXREPEAT else most
     if repeated and most > least:
-        raise ValueError("a repetition within a repetition can take for ever: write it without the inner one")
+        raise ValueError("a repetition within a repetition may take hours: write it without the inner one")
     inner = _cost(body, repeated=most > 1)
     ends_where_it_must = len(body) == 1 and not _first(body) & _first(rest)
     return _Cost(inner.ways * (1 if ends_where_it_must else most - least + 1), inner.steps * most)
