@@ -72,7 +72,7 @@ def _cost(parsed: Iterable[Any], after: Sequence[Any] = (), *, repeated: bool = 
 
 def _of_one(code: Any, details: Any, rest: Sequence[Any], *, repeated: bool) -> _Cost:
     if code in (codes.MAX_REPEAT, codes.MIN_REPEAT):
-        return _of_repetition(*details, rest, repeated=repeated)
+        return _of_repetition(details, rest, repeated=repeated)
     if code is codes.BRANCH:
         if repeated:
             raise ValueError("a choice within a repetition may take hours: write it without the repetition")
@@ -83,13 +83,14 @@ def _of_one(code: Any, details: Any, rest: Sequence[Any], *, repeated: bool) -> 
     if code is codes.SUBPATTERN:
         return _cost(details[-1], rest, repeated=repeated)
     if code is codes.POSSESSIVE_REPEAT:
-        return _Cost(1, _of_repetition(*details, (), repeated=repeated).steps)
+        return _Cost(1, _of_repetition(details, (), repeated=repeated).steps)
     if code in (codes.ASSERT, codes.ASSERT_NOT):
         return _cost(details[1], repeated=repeated)
     return _cost(details, repeated=repeated) if code is codes.ATOMIC_GROUP else _Cost(1, 1)
 
 
-def _of_repetition(least: int, most: Any, body: Sequence[Any], rest: Sequence[Any], *, repeated: bool) -> _Cost:
+def _of_repetition(details: Any, rest: Sequence[Any], *, repeated: bool) -> _Cost:
+    least, most, body = details
     most = LONGEST_LINE if most is codes.MAXREPEAT else most
     if repeated and most > least:
         raise ValueError("a repetition within a repetition may take hours: write it without the inner one")

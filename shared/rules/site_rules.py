@@ -169,7 +169,8 @@ def rows_beside(pack: str, rows: str) -> list[dict[str, Any]]:
 def installed_rules() -> SiteRules:
     """Return the rules of this process, read once. What is left out is logged."""
     folders = [Path(name) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
-    found, problems = [], []
+    found: list[Found] = []
+    problems: list[str] = []
     for folder in folders:
         rules = read_rules(folder)
         found += rules.rows
