@@ -18,7 +18,7 @@ from shared.answer.problem import Problem, parse_answer
 from shared.errors import NotFound, UnhangError, Unreachable, quoted
 from shared.value import whole, whole_texts
 
-Tell = Callable[[Step], Awaitable[None]]
+OnStep = Callable[[Step], Awaitable[None]]
 """What to call with each new step of a diagnosis."""
 
 _FIRST_PAUSE_SECONDS = 0.2
@@ -40,14 +40,14 @@ class Rest:
         given = {name: value for name, value in parameters.items() if value is not None}
         return await _read(await self._send("GET", path, params=given), *keys)
 
-    async def diagnose(self, job: str, *, wait_seconds: float, tell: Tell) -> Document | RunState:
+    async def diagnose(self, job: str, *, wait_seconds: float, on_step: OnStep) -> Document | RunState:
         """Start a diagnosis, or join the one under way, and wait for it; its state if it is not ready by then."""
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
         pause = _FIRST_PAUSE_SECONDS
         found = await self._diagnosis("POST", f"/v1/jobs/{segment(job)}/diagnoses")
         while isinstance(found, RunState):
-            await tell(found.step)
+            await on_step(found.step)
             left = until - loop.time()
             if left <= 0:
                 break

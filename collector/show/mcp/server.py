@@ -64,12 +64,12 @@ async def _run(rest: Rest, context: ServerRequestContext[Any], called: CallToolR
         raise InvalidInput(f"{quoted(name)} cannot be {quoted(str(first['input']))}: {first['msg']}") from error
     steps = 0
 
-    async def tell(step: Step) -> None:
+    async def on_step(step: Step) -> None:
         nonlocal steps
         steps += 1
         await context.session.report_progress(steps, message=_in_words(step))
 
-    return await tool.run(rest, wanted, tell)
+    return await tool.run(rest, wanted, on_step)
 
 
 def _in_words(step: Step) -> str:

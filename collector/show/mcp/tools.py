@@ -29,7 +29,7 @@ from collector.show.mcp.arguments import (
     takes,
 )
 from collector.show.mcp.pages import Document, Page, not_a_cursor, page_of
-from collector.show.mcp.rest import Rest, Tell, segment
+from collector.show.mcp.rest import OnStep, Rest, segment
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import IncidentState
 from shared.answer.words import Verdict
@@ -45,7 +45,7 @@ _LATER = "it is being made: call get_diagnosis with this id in some seconds"
 _NOW = "more is there: ask for fewer `ranks`, or call diagnose_job and pass its id as `diagnosis`, which has all pages"
 
 Given = dict[str, Any]
-Run = Callable[[Rest, Given, Tell], Awaitable[Document]]
+Run = Callable[[Rest, Given, OnStep], Awaitable[Document]]
 """Asks for what these arguments say. Raises UnhangError."""
 
 
@@ -61,7 +61,7 @@ class ReadingTool(NamedTuple):
     """Fields of its answer outside of `untrusted`, beside those that all have."""
 
 
-async def _list_jobs(rest: Rest, given: Given, _: Tell) -> Document:
+async def _list_jobs(rest: Rest, given: Given, _: OnStep) -> Document:
     """Jobs come and go between two pages: the cursor names the first that was not given."""
     found = await rest.get("/v1/jobs", "jobs")
     cursor, jobs = given["cursor"], found["jobs"]
@@ -79,30 +79,30 @@ async def _list_jobs(rest: Rest, given: Given, _: Tell) -> Document:
     return answer_of(page, next=following)
 
 
-async def _diagnose_job(rest: Rest, given: Given, tell: Tell) -> Document:
-    return await _diagnosed(await rest.diagnose(given["job"], wait_seconds=given["wait_seconds"], tell=tell))
+async def _diagnose_job(rest: Rest, given: Given, on_step: OnStep) -> Document:
+    return await _diagnosed(await rest.diagnose(given["job"], wait_seconds=given["wait_seconds"], on_step=on_step))
 
 
-async def _get_diagnosis(rest: Rest, given: Given, _: Tell) -> Document:
+async def _get_diagnosis(rest: Rest, given: Given, _: OnStep) -> Document:
     return await _diagnosed(await rest.fetch(given["id"]), part=given["part"], cursor=given["cursor"])
 
 
-async def _list_diagnoses(rest: Rest, given: Given, _: Tell) -> Document:
+async def _list_diagnoses(rest: Rest, given: Given, _: OnStep) -> Document:
     return await _listed(rest, "diagnoses", given["cursor"], job=given.get("job"), host=given["node"])
 
 
-async def _list_incidents(rest: Rest, given: Given, _: Tell) -> Document:
+async def _list_incidents(rest: Rest, given: Given, _: OnStep) -> Document:
     asked = {name: given[name] for name in ("job", "state", "kind", "cause")}
     return await _listed(rest, "incidents", given["cursor"], host=given["node"], **asked)
 
 
-async def _get_incident(rest: Rest, given: Given, _: Tell) -> Document:
+async def _get_incident(rest: Rest, given: Given, _: OnStep) -> Document:
     found = await rest.get(f"/v1/incidents/{segment(given['id'])}", "id", "state")
     page = await _paged(found, given["cursor"])
     return answer_of(page, next=page.next, id=found["id"], state=IncidentState(found["state"]))
 
 
-async def _node_history(rest: Rest, given: Given, _tell: Tell) -> Document:
+async def _node_history(rest: Rest, given: Given, _step: OnStep) -> Document:
     """Incidents are walked first: the cursor says which of the two lists it is in, and where."""
     part, _, cursor = (given["cursor"] or "incidents").partition(".")
     other = {"incidents": "diagnoses", "diagnoses": "incidents"}.get(part)
@@ -129,7 +129,7 @@ async def _listed(rest: Rest, what: str, cursor: str | None, **asked: str | None
 def _aspect(path: str, *names: str, **fixed: str) -> Run:
     """Return what gives a page of one aspect. Of what is looked at now there is only the first: the next differs."""
 
-    async def run(rest: Rest, given: Given, _: Tell) -> Document:
+    async def run(rest: Rest, given: Given, _: OnStep) -> Document:
         earlier, cursor = given["diagnosis"], given["cursor"]
         if cursor is not None and earlier is None:
             raise InvalidInput("a look at the job as it is now has one page", advice=_NOW)
