@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion
-from collector.align.roster import Presence
+from collector.align.roster import HELD, Presence
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.work.values import Work
 from collector.judge.by_stacks import may_be_slow
@@ -46,7 +46,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     elsewhere = _idle_or_called(fault, suspects, stall, observations)
     if elsewhere is not None:
         return elsewhere  # 1
-    phase = None if _cannot_pass(fault) else phase_at_work(suspects, observations)
+    phase = None if _cannot_pass(fault, observations) else phase_at_work(suspects, observations)
     due = when_due(fault, observations, phase)
     strangers = awaited_strangers(fault, observations)
     if strangers and stall < due.seconds:
@@ -91,14 +91,15 @@ def _idle_or_called(
 def _needed(fault: Fault, suspects: tuple[int, ...], phase: Phase | None, observations: Observations) -> float:
     """For how many seconds all must have stood still, where nobody demonstrably works."""
     at_once = fault.kind in NEVER_PASSES and (fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH)
-    busy = not _cannot_pass(fault) and _takes_time(fault, suspects, observations)
+    busy = not _cannot_pass(fault, observations) and _takes_time(fault, suspects, observations)
     needed = observations.motion.needed(busy=busy, at_once=at_once)  # 2, 4, 5
     return needed if phase is None else max(needed, ALLOWED_SECONDS[phase])  # 6
 
 
-def _cannot_pass(fault: Fault) -> bool:
-    """Is it on record, or was it stopped, wherever it was? Then it does not matter what it is at."""
-    return fault.mismatch is not None or fault.kind is Kind.RANK_STOPPED
+def _cannot_pass(fault: Fault, observations: Observations) -> bool:
+    """Is it on record, or were they stopped, wherever they were? Then it does not matter what they are at."""
+    ranks = (observations.roster.ranks[rank] for rank in fault.culprits)
+    return fault.mismatch is not None or (bool(fault.culprits) and all(view.presence in HELD for view in ranks))
 
 
 def _held_up(

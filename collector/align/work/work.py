@@ -19,7 +19,7 @@ Between two looks at it:
 from collections.abc import Iterator
 from itertools import pairwise
 
-from collector.align.roster import Presence, RankView
+from collector.align.roster import HELD, RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, place
 from collector.align.stacks.tables.row_types import Doing, Told, WaitsOn
 from collector.align.thresholds import BUSY_BYTES, BUSY_CPU_SHARE, MOMENT_SECONDS, OTHERS_CPU_SHARE
@@ -78,7 +78,7 @@ def works_of_children(view: RankView) -> tuple[Work, ...]:
 
 def _may_work(view: RankView, activity: Activity) -> bool:
     """Rule 1."""
-    if view.gone or view.presence is Presence.STOPPED or activity.cause in (Cause.SIGNAL, Cause.DEBUGGER):
+    if view.gone or view.presence in HELD or activity.cause in (Cause.SIGNAL, Cause.DEBUGGER):
         return False
     if activity.waits_for_ranks or activity.doing is Doing.DEVICE or activity.may_be_idle:
         return False
