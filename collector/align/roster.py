@@ -109,6 +109,13 @@ class RankView:
         same = (self.apart.tid, self.apart.name)
         return next((thread for thread in stacks.threads if (thread.tid, thread.name) == same), None)
 
+    @cached_property
+    def was_late(self) -> bool:
+        """Was a part of it, or its end, not read in time by some look, as on a busy machine?"""
+        parts = [part for look in self.looks for part in (look.process, look.stacks)]
+        late = any(isinstance(part, Missing) and part.reason is Reason.TIMED_OUT for part in parts)
+        return late or any(isinstance(part, Process) and part.before and part.after is None for part in parts)
+
     @property
     def undumped(self) -> bool:
         """Is there a log of it at most, where others left dumps or stacks? It may wait like everybody else."""

@@ -27,11 +27,10 @@ from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
 from collector.judge.slow.held_up import HungFrom, at_work, awaited_strangers, held_up, when_due
-from shared.answer.words import Kind, Verdict
+from shared.answer.words import Certainty, Kind, Verdict
 from shared.isolation import costs_itself
-from shared.missing import Missing, Reason
 from shared.plural import ranks_with
-from shared.wire.snapshot import Process, RankSnapshot
+from shared.wire.snapshot import RankSnapshot
 from shared.wire.stacks import Stacks
 
 
@@ -41,6 +40,10 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     if not observations.roster.live:
         return doubt_of_files(fault, observations)
     motion = observations.motion
+    late = observations.late_in_only_look
+    if late and not fault.culprits and fault.certainty.level is Certainty.SUSPECTED:
+        once = "the machine is overloaded: in all the time there was, each rank was looked at once at most"
+        return Interpretation(Verdict.CANNOT_TELL, f"{once}, and {ranks_with(late, 'was', 'were')} not read to the end")
     suspects = tuple(sorted({*fault.culprits} or observations.activities))
     stall = _stall(fault, observations)
     elsewhere = _idle_or_called(fault, suspects, stall, observations)
@@ -138,14 +141,7 @@ def _was_not_seen_twice(fault: Fault, suspects: tuple[int, ...], observations: O
     if fault.kind not in (Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED) or observations.motion.seconds == 0:
         return False
     running = (rank for rank in suspects if observations.roster.ranks[rank].presence is Presence.RUNNING)
-    return any(_moves_unseen(rank, observations) for rank in running if rank not in fault.victims)
-
-
-def _moves_unseen(rank: int, observations: Observations) -> bool:
-    parts = [part for look in observations.roster.ranks[rank].looks for part in (look.process, look.stacks)]
-    late = any(isinstance(part, Missing) and part.reason is Reason.TIMED_OUT for part in parts)
-    unfinished = any(isinstance(part, Process) and part.after is None for part in parts)
-    return (late or unfinished) and observations.motion.by_rank.get(rank) is Motion.UNKNOWN
+    return any(observations.moves_unseen(rank) for rank in running if rank not in fault.victims)
 
 
 def _is_unseen(fault: Fault) -> bool:
