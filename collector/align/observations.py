@@ -8,7 +8,7 @@ from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
 from collector.align.node_facts import NodeFacts, concerns, pids_of
-from collector.align.progress import JobMotion
+from collector.align.progress import JobMotion, Motion
 from collector.align.roster import ByRank, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
@@ -43,6 +43,16 @@ class Observations:
     def overwritten(self, ranks: Iterable[int]) -> bool:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""
         return any(self.traces[rank].truncated for rank in ranks if rank in self.traces)
+
+    def moves_unseen(self, rank: int) -> bool:
+        """Was it read too late to tell whether it moves, as on a busy machine?"""
+        return self.roster.ranks[rank].was_late and self.motion.by_rank.get(rank) is Motion.UNKNOWN
+
+    @property
+    def late_in_only_look(self) -> tuple[int, ...]:
+        """The ranks that were not read in time, where no rank was looked at twice."""
+        once = self.roster.live and self.motion.seconds == 0
+        return tuple(view.rank for view in self.roster.present() if once and view.was_late)
 
     def works_for_another(self, rank: int) -> bool:
         """Has a thread of it moved that runs another rank's call? Such a job need not issue anything for hours."""

@@ -277,7 +277,9 @@ def _may_come(rank: int, observations: Observations) -> bool:
     if activity is None:
         return False
     if observations.roster.live and (
-        observations.state(rank) is WaitState.UNKNOWN or observations.roster.ranks[rank].process is None
+        observations.state(rank) is WaitState.UNKNOWN
+        or observations.roster.ranks[rank].process is None
+        or observations.moves_unseen(rank)
     ):
         return True
     busy = observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.may_wait(rank)

@@ -113,15 +113,17 @@ def activity_of(view: RankView) -> Activity:
     return with_the_rest(from_stacks(view), view)
 
 
+_HELD_BY = {Presence.STOPPED: "stopped by a signal", Presence.FROZEN: "frozen with its cgroup"}
+
+
 def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
     seen = _with_kernel(seen, _process_of(view))
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = with_lock_file(seen, lock_of(view.looks[-1]) if view.looks else None)
     seen = _with_gil(seen)
-    if view.presence is Presence.STOPPED:
-        return replace(_placed(seen, "stopped by a signal"), cause=Cause.SIGNAL, kernel_agrees=True)
-    return seen
+    held = _HELD_BY.get(view.presence)
+    return seen if held is None else replace(_placed(seen, held), cause=Cause.SIGNAL, kernel_agrees=True)
 
 
 def _process_of(view: RankView) -> Process | None:

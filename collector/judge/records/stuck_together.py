@@ -4,12 +4,14 @@ No record differs, so nobody is blamed, unless a rank came there by a way of its
 """
 
 from collections import defaultdict
+from dataclasses import replace
 
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
+from collector.align.roster import HELD
 from collector.judge.certainty import Support, convicting, how_sure, of_stuck
-from collector.judge.fault import Fault
+from collector.judge.fault import Fault, kind_of
 from collector.judge.records.compare_sequences import is_compared
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
@@ -49,10 +51,21 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         ),
     )
     waiters = {edge.waiter for edge in edges}
+    held = tuple(sorted(rank for rank in waiters if observations.roster.ranks[rank].presence in HELD))
+    if held:
+        return [_held_inside(held, together, observations)]
     strays = () if edges[0].is_p2p or observations.overwritten(waiters) else programs.strays(waiters)
     if strays:  # to the others, the call that one of them has come to by a way of its own is another one
         return [convicting(together, [stray.rank for stray in strays], Support.HABIT, *map(str, strays))]
     return [together]
+
+
+def _held_inside(held: tuple[int, ...], together: Fault, observations: Observations) -> Fault:
+    """What all have issued waits for those of them that are stopped, or frozen with their cgroup, inside of it."""
+    kind = kind_of(held[0], observations)
+    others = tuple(rank for rank in together.victims if rank not in held)
+    sure = how_sure(kind, Support.PROCESS)
+    return replace(together, kind=kind, culprits=held, victims=others, certainty=sure, cause=Cause.SIGNAL, remarks=())
 
 
 def left_behind(edge: Edge) -> bool:

@@ -275,6 +275,13 @@ def _watched(motion: JobMotion) -> MotionEvidence:
     return MotionEvidence(ranks=fold(ranks), text=text, seconds=seconds, moved="", frozen=fold(ranks))
 
 
+def _as_far_as(motion: JobMotion) -> str:
+    """Say how much of the time was compared, where that was little of it, as on a busy machine."""
+    compared = motion.compared_seconds
+    least = min((compared[rank] for rank in motion.ranks(Motion.FROZEN) if rank in compared), default=motion.seconds)
+    return f", of which {least:.1f} s could be compared" if least < motion.seconds / 2 else ""
+
+
 def _motion(observations: Observations) -> MotionEvidence:
     moved = (*observations.motion.ranks(Motion.ADVANCED), *observations.motion.ranks(Motion.BUSY))
     frozen = observations.motion.ranks(Motion.FROZEN)
@@ -284,7 +291,8 @@ def _motion(observations: Observations) -> MotionEvidence:
     at_work = f", {ranks_with(moved, 'was', 'were')} at work" if moved else ""
     return MotionEvidence(
         ranks=fold((*moved, *frozen)),
-        text=f"between looks {seconds:.1f} s apart, {ranks_in_words(frozen)} stood still{at_work}{since}",
+        text=f"between looks {seconds:.1f} s apart{_as_far_as(observations.motion)}, "
+        f"{ranks_in_words(frozen)} stood still{at_work}{since}",
         seconds=seconds,
         moved=fold(moved),
         frozen=fold(frozen),

@@ -99,7 +99,7 @@ def _look_at(rank: int, case: Case) -> Iterator[NextStep]:
     process = view.process
     native: tuple[str, ...] = ("--native",)
     text = f"show the stack of rank {rank}{on} with its native frames"
-    if process is not None and (process.state in _NEVER_STOPPED or process.blocked_threads):
+    if process is not None and (process.state in _NEVER_STOPPED or process.frozen_by or process.blocked_threads):
         text, native = f"show the stack of rank {rank}{on} again: nothing that attaches, for that may hang, too", ()
     yield about_job(text, "unhang", "stacks", "--rank", str(rank), *native, job=roster.job)
 

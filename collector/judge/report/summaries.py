@@ -81,8 +81,9 @@ def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str)
     if fault.kind is Kind.RANK_MISSING and not observations.roster.live and fault.victims:
         waits = f"{ranks_with(fault.victims, 'waits', 'wait')} for {them}{inside}"
         return f"{ranks_in_words(fault.culprits)} left no dump, and {waits}: look there first"
-    said = ranks_with(fault.culprits, *_PREDICATES.get(fault.kind, _NOT_JOINED))
-    said = said.format(node=on_silent_nodes(fault.culprits, observations))
+    held_inside = {*fault.culprits} <= {edge.waiter for edge in fault.edges}
+    predicates = ("is held inside", "are held inside") if held_inside else _PREDICATES.get(fault.kind, _NOT_JOINED)
+    said = ranks_with(fault.culprits, *predicates).format(node=on_silent_nodes(fault.culprits, observations))
     victims = f"; {ranks_with(fault.victims, 'waits', 'wait')} for {them}" if fault.victims else ""
     return f"{said}{at or ' the others'}{_where(fault, cause, observations)}{victims}"
 
