@@ -242,6 +242,11 @@ _KINDS = (
         holds=lambda c: _named(c) and c.cause is not Cause.NETWORK,
     ),
     AdviceRow(
+        "find out why process {sibling} does not go on: it was started with the ranks that wait, and never joined them",
+        kinds=(Kind.STARTUP_INCOMPLETE,),
+        holds=lambda c: c.sibling,
+    ),
+    AdviceRow(
         "find out which ranks were not started, and why, or start the job with the right world size",
         kinds=(Kind.STARTUP_INCOMPLETE,),
         holds=lambda c: c.cause is not Cause.NETWORK,
