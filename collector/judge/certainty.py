@@ -33,6 +33,8 @@ class Support(StrEnum):
 
     PROCESS = "process states"
     ENDINGS = "how processes ended"
+    ENDED = "that all have ended"
+    ASKED = "signals that ask processes to end"
     EXIT_CODE = "an exit code"
     ABSENCE = "absence from all nodes that were asked"
     BESIDE = "processes beside ranks that wait in rendezvous"
@@ -67,6 +69,8 @@ _SUSPECTED, _SUPPORTED, _PROVEN = Certainty.SUSPECTED, Certainty.SUPPORTED, Cert
 TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.PROCESS): Sure(_PROVEN, 1, "a process that is stopped or has ended cannot join the others"),
     (None, Support.ENDINGS): Sure(_SUPPORTED, 1, "the failure was seen; that it ended the others was not"),
+    (None, Support.ENDED): Sure(_PROVEN, 1, "all of its processes have ended; which was the first is not known"),
+    (None, Support.ASKED): Sure(_PROVEN, 1, "it was ended from outside: its processes got signals to end"),
     (None, Support.EXIT_CODE): Sure(_SUSPECTED, 1, "an exit code tells that it failed, not whose fault that was"),
     (None, Support.ABSENCE): Sure(_SUPPORTED, 2, "others wait for it, and it is nowhere that it should be"),
     (None, Support.BESIDE): Sure(
