@@ -71,10 +71,10 @@ def discover(listing: Listing, lister: Lister, procfs: ProcFs, host: str) -> Fou
     candidates = [each for each in _without_launchers(listing, lister) if not _is_below_rank(each, listing)]
     chosen = [top for group in _by_identity(candidates) for top in _choose(group, listing, lister)]
     others = {candidate.stat.pid for candidate in chosen if candidate.has_group}
-    ranks = [_rank(candidate, families, others, procfs, host) for candidate in chosen]
-    ranks.sort(key=lambda rank: (rank.identity.job or "", rank.identity.rank, rank.stat.pid))
-    beside = siblings_of(ranks, listing, lister)
-    ranks = [rank._replace(beside=beside.get(rank.stat.pid, ())) for rank in ranks]
+    chosen.sort(key=lambda each: (each.identity.job or "", each.identity.rank, each.stat.pid))
+    beside = siblings_of(chosen, listing, lister)
+    made = (_rank(candidate, families, others, procfs, host) for candidate in chosen)
+    ranks = [rank._replace(beside=beside.get(rank.stat.pid, ())) for rank in made]
     return FoundRanks(tuple(ranks), tuple(_zombies(listing, ranks, procfs)), _missing(listing, lister))
 
 

@@ -13,13 +13,9 @@ Told are processes of the same parent that run the same program with the same ar
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from agent.find.processes import Lister, Listing
+from agent.find.processes import Candidate, Lister, Listing
 from agent.proc.procfs import TICKS_PER_SECOND, Stat
-
-if TYPE_CHECKING:
-    from agent.find.choose_ranks import Rank
 
 _MOST = 64
 _NUMBER = re.compile(r"\d+")
@@ -27,7 +23,7 @@ TOGETHER_SECONDS = 15.0
 """A launcher starts its ranks within this; what it started at another time was no rank of the same attempt."""
 
 
-def siblings_of(ranks: Sequence["Rank"], listing: Listing, lister: Lister) -> Mapping[int, tuple[int, ...]]:
+def siblings_of(ranks: Sequence[Candidate], listing: Listing, lister: Lister) -> Mapping[int, tuple[int, ...]]:
     """Return them by the process id of the rank that they stand beside: of several ranks, of the first alone."""
     known, lacking, families = {rank.stat.pid for rank in ranks}, _lacking(ranks), listing.children()
     beside: dict[int, tuple[int, ...]] = {}
@@ -44,7 +40,7 @@ def siblings_of(ranks: Sequence["Rank"], listing: Listing, lister: Lister) -> Ma
     return beside
 
 
-def _lacking(ranks: Iterable["Rank"]) -> Mapping[str | None, int]:
+def _lacking(ranks: Iterable[Candidate]) -> Mapping[str | None, int]:
     """How many ranks each job has beyond those that are here."""
     here: dict[str | None, set[int]] = defaultdict(set)
     size: dict[str | None, int] = defaultdict(int)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import Activity, activity_of
 from collector.align.stacks.process_text import is_stopped
+from collector.align.thresholds import MOMENT_SECONDS
 from collector.align.work.children import named
 from collector.align.work.values import Work
 from collector.align.work.work import works_of
@@ -33,9 +34,10 @@ class Sibling:
 
     @property
     def stands_still(self) -> bool:
-        """Was it seen not to work? Of many alike not each has its stack read."""
+        """Was it seen not to work, or to sleep for long? Of many alike not each has its stack read."""
         seen = bool(self.activity.frames) or self.process.state in "DTt"
-        return self.compared and seen and not self.works
+        asleep = all(work.means is WorkMeans.SLEEP and work.amount > MOMENT_SECONDS for work in self.works)
+        return self.compared and seen and asleep
 
 
 def siblings_of(view: RankView) -> Iterator[Sibling]:
