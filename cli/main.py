@@ -17,7 +17,7 @@ import click
 from cli.commands import COMMANDS
 from cli.terminal import escape
 from shared import VERSION
-from shared.errors import UnhangError
+from shared.errors import InvalidSettings, UnhangError
 
 INTERRUPTED = 128 + signal.SIGINT
 PIPE_CLOSED = 141
@@ -27,6 +27,16 @@ _SEARCH_AFTER = (50_000, 20, 100)
 """Objects after which Python looks for garbage, instead of 700: what imports make stays, and so do looks at a job."""
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+_EXTRAS = {
+    "alembic": "collector",
+    "jinja2": "collector",
+    "markupsafe": "collector",
+    "mcp": "mcp",
+    "sqlalchemy": "collector",
+}
+"""By a library's name, the extra that brings it: a node needs none of them."""
 
 
 class Failure(click.ClickException):
@@ -54,12 +64,24 @@ class Unhang(click.Group):
             return result
         except UnhangError as error:
             raise Failure(error) from error
+        except ModuleNotFoundError as error:
+            raise Failure(_lacking(error)) from error
         except BrokenPipeError:
             _forget_stdout()
             ctx.exit(PIPE_CLOSED)
         except OSError as error:  # of standard output, for the rest is told where it happens
             _forget_stdout()
             raise Failure(UnhangError(f"the answer cannot be written: {error.strerror or error}")) from error
+
+
+def _lacking(error: ModuleNotFoundError) -> UnhangError:
+    """Say which extra has the library that was not found. Raises what it was given for any other."""
+    library = (error.name or "").partition(".")[0]
+    if library not in _EXTRAS:
+        raise error
+    return InvalidSettings(
+        f"the package `{library}` is not installed", advice=f"pip install 'unhang[{_EXTRAS[library]}]'"
+    )
 
 
 EPILOG = """\b

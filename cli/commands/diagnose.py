@@ -1,6 +1,7 @@
 """`unhang diagnose`: which rank, why, what now."""
 
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -115,6 +116,8 @@ def diagnose(
         raise click.UsageError(
             "--watch shows a live job: it cannot be combined with --from, --output, --html or --save"
         )
+    if page is not None:
+        import_module("jinja2")  # of an extra: whoever lacks it hears so before the look
     source = choose_source(collector, directory, token_file)
     from cli.sources.job_source import Wanted
 

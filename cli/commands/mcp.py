@@ -1,5 +1,6 @@
 """`unhang mcp`: tools for a language model, over standard input and output."""
 
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ def mcp(collector: str | None, token_file: Path | None) -> None:
 
     The tools list jobs, diagnose one, and show diagnoses, stacks, sequences, logs and checks. None changes anything.
     """
+    import_module("mcp")  # of the extra: whoever lacks it hears so first
     from cli.mcp_stdio import serve_collector, serve_one_box
 
     if collector is not None:

@@ -7,9 +7,8 @@ from itertools import takewhile
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.lock_files import lock_in_words, lock_of
 from collector.align.stacks.process_text import NO_SYSCALL, is_stopped, process_in_words
-from collector.align.stacks.tables.frames_native import WAITS_FOR_THREAD, waits_for_work
-from collector.align.stacks.tables.kernel_waits import FROZEN, kernel_pattern
-from collector.align.stacks.tables.match_frames import frame_pattern
+from collector.align.stacks.tables.kernel_facts import FROZEN, kernel_pattern
+from collector.align.stacks.tables.match_frames import frame_pattern, waits_for_work, waits_in
 from collector.align.stacks.tables.row_types import (
     TELLS_OF_CALLERS,
     WAITS_FOR_RANKS,
@@ -168,7 +167,7 @@ def waits_for_thread(seen: Activity) -> bool:
     """Is it where another thread of its own process lets it go? Without frames of Python any lock looks so."""
     if seen.frames and all(frame.native for frame in seen.frames):
         return WaitsOn.LOCK in seen.waits_on
-    return bool(seen.frames) and WAITS_FOR_THREAD.search(seen.frames[-1].file) is not None
+    return bool(seen.frames) and waits_in(seen.frames[-1].file)
 
 
 def activity_of_thread(stacks: Stacks, thread: Thread | None) -> Activity:
