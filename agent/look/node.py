@@ -90,10 +90,9 @@ class Node:
                 return FoundRanks((), (), (found,))
             if found.due and self._search_groups(found.due, deadline, quick):
                 again = self._listed(deadline, quick)
-                late = (
-                    found.found._replace(missing=(*found.found.missing, again)) if isinstance(again, Missing) else None
-                )
-                found = again if late is None else found._replace(found=late)
+                if isinstance(again, Missing):
+                    again = found._replace(found=found.found._replace(missing=(*found.found.missing, again)))
+                found = again
             return self._seen(found.found, found.listing)
 
     def _listed(self, deadline: Deadline, quick: bool) -> _Found | Missing:
