@@ -13,6 +13,7 @@ from collector.align.roster import ByRank, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
+from collector.align.work.siblings import Sibling, siblings_of
 from collector.align.work.strangers import awaited_stranger
 from collector.align.work.values import Ends, Work
 from collector.align.work.work import works_of
@@ -63,6 +64,12 @@ class Observations:
         """Return what a rank was seen at work with, most telling first; empty: with nothing, or it waits for others."""
         activity = self.activities.get(rank)
         return () if activity is None else works_of(self.roster.ranks[rank], activity, self._connections)
+
+    @cached_property
+    def siblings(self) -> tuple[Sibling, ...]:
+        """Those that were started together with ranks and have not come, by process id."""
+        found = (sibling for view in self.roster.present() for sibling in siblings_of(view))
+        return tuple(sorted(found, key=lambda each: (each.beside, each.process.pid)))
 
     def stranger(self, rank: int) -> Holder | None:
         """Return the process outside the job that a rank waits to hear from; None: it waits for none that is known."""

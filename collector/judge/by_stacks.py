@@ -104,7 +104,8 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], observa
     faults = []
     for kind, ranks in sorted(by_kind.items(), key=lambda item: item[0] is Kind.RANK_NOT_JOINED):
         named = _named(kind, tuple(ranks), waiting, observations)
-        if starting and all(observations.roster.ranks[rank].presence is Presence.UNSEEN for rank in ranks):
+        unseen = all(observations.roster.ranks[rank].presence is Presence.UNSEEN for rank in ranks)
+        if starting and (unseen or observations.siblings):
             named = ()  # the rendezvous shows that somebody has not come, and not who
         faults.append(
             Fault(

@@ -33,8 +33,11 @@ class Support(StrEnum):
 
     PROCESS = "process states"
     ENDINGS = "how processes ended"
+    ENDED = "that all have ended"
+    ASKED = "signals that ask processes to end"
     EXIT_CODE = "an exit code"
     ABSENCE = "absence from all nodes that were asked"
+    BESIDE = "processes beside ranks that wait in rendezvous"
     SILENCE = "silence"
     SILENT_NODE = "the silence of a node whose ranks are known"
     AT_WORK = "the time for which it has worked"
@@ -66,8 +69,13 @@ _SUSPECTED, _SUPPORTED, _PROVEN = Certainty.SUSPECTED, Certainty.SUPPORTED, Cert
 TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.PROCESS): Sure(_PROVEN, 1, "a process that is stopped or has ended cannot join the others"),
     (None, Support.ENDINGS): Sure(_SUPPORTED, 1, "the failure was seen; that it ended the others was not"),
+    (None, Support.ENDED): Sure(_PROVEN, 1, "all of its processes have ended; which was the first is not known"),
+    (None, Support.ASKED): Sure(_PROVEN, 1, "it was ended from outside: its processes got signals to end"),
     (None, Support.EXIT_CODE): Sure(_SUSPECTED, 1, "an exit code tells that it failed, not whose fault that was"),
     (None, Support.ABSENCE): Sure(_SUPPORTED, 2, "others wait for it, and it is nowhere that it should be"),
+    (None, Support.BESIDE): Sure(
+        _SUPPORTED, 1, "ranks wait to be joined; that these processes are the lacking ranks is inferred"
+    ),
     (None, Support.SILENCE): Sure(_SUSPECTED, 1, "it does not answer, but the way to it may be at fault"),
     (None, Support.SILENT_NODE): Sure(_SUPPORTED, 2, "others wait for it, and its node does not answer"),
     (None, Support.ELIMINATION): Sure(_SUSPECTED, 1, "it is merely not where the others are, and may be elsewhere"),
@@ -199,6 +207,8 @@ def of_outsiders(kind: Kind, ranks: tuple[int, ...], observations: Observations)
     if kind is Kind.RANK_NOT_JOINED:
         agreed = ranks and all(observations.activities[rank].kernel_agrees for rank in ranks)
         return Support.STACKS_AND_KERNEL if agreed else Support.STACKS
+    if not ranks and observations.siblings:
+        return Support.BESIDE
     guessed = kind is Kind.RANK_MISSING and (not observations.roster.live or left_out(ranks, observations))
     return Support.ELIMINATION if guessed else Support.ABSENCE
 
