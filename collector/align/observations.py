@@ -44,6 +44,11 @@ class Observations:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""
         return any(self.traces[rank].truncated for rank in ranks if rank in self.traces)
 
+    @cached_property
+    def recorded(self) -> frozenset[int]:
+        """Ranks with a flight record. Of others no more may be known than what is pending, and how far they are."""
+        return frozenset(rank for rank, trace in self.traces.items() if trace.is_recorded)
+
     def works_for_another(self, rank: int) -> bool:
         """Has a thread of it moved that runs another rank's call? Such a job need not issue anything for hours."""
         activity = self.activities.get(rank)
