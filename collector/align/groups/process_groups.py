@@ -99,7 +99,7 @@ class GroupView:
         """Is `sequence` unfinished on some members, while all others have completed it?"""
         if sequence not in self._left_behind:  # asked once for each of those who wait
             waiting, done = self.waiting_at(sequence), self.completed_at(sequence)
-            recorded = all(self.lanes[rank].recorded for rank in waiting)
+            recorded = all(lane.recorded for lane in self.lanes.values())
             self._left_behind[sequence] = recorded and bool(done) and len(waiting) + len(done) == len(self.members)
         return self._left_behind[sequence]
 
