@@ -55,6 +55,11 @@ class Observations:
         once = self.roster.live and self.motion.seconds == 0
         return tuple(view.rank for view in self.roster.present() if once and view.was_late)
 
+    @cached_property
+    def recorded(self) -> frozenset[int]:
+        """Ranks with a flight record. Of others no more may be known than what is pending, and how far they are."""
+        return frozenset(rank for rank, trace in self.traces.items() if trace.is_recorded)
+
     def works_for_another(self, rank: int) -> bool:
         """Has a thread of it moved that runs another rank's call? Such a job need not issue anything for hours."""
         activity = self.activities.get(rank)

@@ -59,6 +59,7 @@ class Support(StrEnum):
     LOCK_HOLDER = "a lock file whose holder is known"
 
     FILE_TIMES = "the times of the files of two dumps"
+    COUNTERS = "counters of process groups"
     MAY_COME = "the time that a rank at work has taken"
     INFERRED_GROUP = "a group whose members are inferred"
     OTHER_USERS = "processes that may be another user's"
@@ -108,6 +109,9 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     ),
     (None, Support.LOCK): Sure(_SUSPECTED, 1, "who holds the lock file is not known, and may be at work"),
     (None, Support.LOCK_HOLDER): Sure(_SUPPORTED, 1, "the lock file's holder is a rank that stands still or is gone"),
+    (None, Support.COUNTERS): Sure(
+        _SUPPORTED, 1, "counters of the process groups and what these have pending show it; no flight record was kept"
+    ),
     (None, Support.MAY_COME): Sure(_SUPPORTED, 1, "it is at work, or was only partly observed, so it may still come"),
     (None, Support.FILE_TIMES): Sure(
         _SUPPORTED, 1, "flight records show it, and that it lasts is inferred from the times of their files"
@@ -117,6 +121,7 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.OTHER_USERS): Sure(_SUPPORTED, 1, "part of it may rest on another user's processes"),
 }
 """A row with a kind goes before that of all kinds."""
+_OF_RECORDS = (Support.RECORD, Support.PART_OF_RECORD, Support.RECORD_AND_STACKS)
 
 
 def how_sure(kind: Kind, support: Support) -> Sure:
@@ -271,11 +276,20 @@ def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Support:
 @costs_itself(lambda fault, observations: replace(fault, certainty=how_sure(fault.kind, Support.PART_FAILED)))
 def tempered(fault: Fault, observations: Observations) -> Fault:
     """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
+    if _rests_on_counters(fault, observations):
+        fault = replace(fault, certainty=TABLE[None, Support.COUNTERS])
     may_come = fault.kind is Kind.RANK_NOT_JOINED and any(_may_come(rank, observations) for rank in fault.culprits)
     if not may_come and not _rests_on_inference(fault, observations):
         return fault
     support = Support.MAY_COME if may_come else Support.INFERRED_GROUP
     return replace(fault, certainty=unproven(fault.certainty, support))
+
+
+def _rests_on_counters(fault: Fault, observations: Observations) -> bool:
+    """Would it rest on flight records, and were none kept of some whose waits or calls it tells of?"""
+    involved = {edge.waiter for edge in fault.edges} | {*(fault.mismatch.ranks if fault.mismatch is not None else ())}
+    of_records = fault.certainty in map(TABLE.get, ((None, each) for each in _OF_RECORDS))
+    return of_records and any(rank in observations.traces and rank not in observations.recorded for rank in involved)
 
 
 def _may_come(rank: int, observations: Observations) -> bool:

@@ -10,6 +10,8 @@ from pathlib import Path
 from agent.deadline import Deadline
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.copy_records import copy_records
+from agent.sources.recorder.memory.counters_form import trace_of
+from agent.sources.recorder.memory.group_counters import CounterReader
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import MarkReader
 from deploy.lab.environment import Environment
@@ -54,14 +56,17 @@ def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]
 
 
 def _differs(pid: int, told: Trace) -> str:
-    locator = RecorderLocator()
+    locator, rank = RecorderLocator(), rank_of(pid)
+    rank = rank._replace(identity=rank.identity.model_copy(update={"world_size": 1}))
     try:
-        read = copy_records(ProcFs(), rank_of(pid), locator, Deadline(60.0))[-1].trace()
-        marks = MarkReader(locator).read(ProcFs(), rank_of(pid), Deadline(60.0))
+        read = copy_records(ProcFs(), rank, locator, Deadline(60.0))[-1].trace()
+        marks = MarkReader(locator).read(ProcFs(), rank, Deadline(60.0))
+        counted = trace_of(CounterReader(locator).read(ProcFs(), rank, Deadline(60.0)))
     except UnhangError as error:
         return str(error)
     wrong = [name for name in _COMPARED if list(getattr(read, name)) != list(getattr(told, name))]
     last = max(told.collective_seq, default=None)
     wrong += ["marks"] if last is not None and last not in {mark.issued for mark in marks} else []
+    wrong += ["counters"] if [mark.issued for mark in counted.marks] != [last or 0] or len(counted) else []
     wrong += ["groups"] if read.groups != told.groups else []
     return f"differs in {', '.join(wrong)}" if wrong else ""

@@ -69,7 +69,7 @@ class Case:
 
     @property
     def recorded(self) -> bool:
-        return bool(self.observations.traces)
+        return bool(self.observations.recorded)
 
     @cached_property
     def has_stacks(self) -> bool:

@@ -113,7 +113,8 @@ def _stuck(fault: Fault, at: str, observations: Observations) -> str:
     if fault.group is None:
         inside = f" in{at}" if at else " in communication"
         return f"{ranks_with(fault.victims, 'waits', 'all wait')}{inside}, and stacks alone do not show for whom"
-    match = "; recorded arguments match" if fault.op is None or is_compared(fault.op) else ""
+    compared = "recorded arguments" if {*fault.victims} & observations.recorded else "operations and their elements"
+    match = f"; {compared} match" if fault.op is None or is_compared(fault.op) else ""
     stuck = ranks_with(fault.victims, "is stuck", "are stuck")
     did = "started it on their devices" if _all_began(fault, observations) else "issued it"
     return f"{stuck} in{at or ' communication'}: all of them {did}, not all completed it{match}"
