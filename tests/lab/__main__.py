@@ -1,6 +1,7 @@
 """Run hangs on nccl without a GPU, and print who was right: `python -m tests.lab [--version V] [SCENARIO ...]`."""
 
 import argparse
+import hashlib
 import os
 import subprocess
 import sys
@@ -12,14 +13,16 @@ from typing import Any
 
 from deploy.lab.environment import NEWEST, Environment, NoLab, make
 from shared.rank_sets import fold
+from tests.lab.forks import Forks
 from tests.lab.scenarios import SCENARIOS, Scenario
 from tests.system.live.asking import NoAnswer, diagnosed
 from tests.system.live.jobs import JobFailed
 from tests.system.live.truths import Truth
 
 _COLUMNS = "{:34} {:26} {:9} {:22} {:14} {:9} {:10} {:>6}  {}"
-_SETTLES_SECONDS = 8.0
-"""After the word that a rank is about to reach its last place: nothing tells when it has, for it spins there."""
+_STILL_SECONDS = 2.0
+"""For so long no device has begun anything when a job has reached its last place: its ranks may spin there."""
+_SETTLES_SECONDS = 20.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,22 +43,23 @@ def main(arguments: Sequence[str]) -> int:
             sys.exit(f"lab: {error}")
         print(f"\nPyTorch {version}")
         print(_COLUMNS.format(*"scenario expected verdict kind cause culprit certainty s wrong".split()), flush=True)
-        for scenario in SCENARIOS:
-            if not chosen.scenarios or any(part in f"={scenario.name}" for part in chosen.scenarios):
-                wrong += _run(scenario, environment)
+        with Forks(environment) as forks:
+            for scenario in SCENARIOS:
+                if not chosen.scenarios or any(part in f"={scenario.name}" for part in chosen.scenarios):
+                    wrong += _run(scenario, environment, forks)
     print(f"\n{wrong} wrong" if wrong else "\nall right")
     return 1 if wrong else 0
 
 
-def _run(scenario: Scenario, environment: Environment) -> bool:
+def _run(scenario: Scenario, environment: Environment, forks: Forks) -> bool:
     truth = Truth.of(scenario.program, scenario.mode)
     expected = f"{'/'.join(truth.kinds) or '/'.join(truth.verdicts)}"[:20] + f" [{fold(truth.culprits)}]"
     started = time.monotonic()
     answer: dict[str, Any] = {"verdict": "-", "findings": []}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            with scenario.job(environment, Path(folder)) as job:
-                time.sleep(_SETTLES_SECONDS)
+            with scenario.job(environment, Path(folder), None if scenario.executed else forks.start) as job:
+                _settle(Path(folder))
                 asked = time.monotonic()
                 reply = diagnosed(job, patience=None)
             started, answer = asked, reply.answer
@@ -70,6 +74,16 @@ def _run(scenario: Scenario, environment: Environment) -> bool:
     if os.environ.get("LAB_SHOWS"):
         print(answer.get("headline"), "|", *(answer.get("remarks") or ()), sep="\n    ", flush=True)
     return bool(wrong)
+
+
+def _settle(folder: Path) -> None:
+    """Wait until the files in which communicators meet do not change any more."""
+    seen: tuple[bytes, ...] = ()
+    since = begun = time.monotonic()
+    while (now := time.monotonic()) < min(since + _STILL_SECONDS, begun + _SETTLES_SECONDS):
+        time.sleep(0.2)
+        found = tuple(hashlib.blake2b(file.read_bytes()).digest() for file in sorted(folder.glob("lab-nccl-*")))
+        since, seen = (since, seen) if found == seen else (now, found)
 
 
 if __name__ == "__main__":

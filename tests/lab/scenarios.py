@@ -1,12 +1,13 @@
 """What hangs in the lab: programs of tests/programs on nccl, and how each is started."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from deploy.lab.environment import Environment
-from tests.system.live.jobs import Job
+from tests.system.live.jobs import Job, Starter
 from tests.system.live.truths import PROGRAMS, Mode
 
 _RECORDED = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_FR_BUFFER_SIZE": "2000"}
@@ -22,20 +23,22 @@ class Scenario:
     recorded: bool = True
     more: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     ranks: int = 4
+    executed: bool = False
+    """Each rank imports PyTorch itself."""
 
     @property
     def mode(self) -> Mode:
         """As which truth of the program the answer is measured."""
         return "memory" if self.recorded else "bare"
 
-    def job(self, environment: Environment, folder: Path) -> Job:
-        """Prepare the job; `folder` must exist, and is its own."""
+    def job(self, environment: Environment, folder: Path, starter: Starter | None) -> Job:
+        """Prepare the job; `folder` must exist, and is its own. Without a starter its ranks are executed."""
         variables = {
             **environment.variables(folder),
             **(_RECORDED if self.recorded else _UNRECORDED),
             "UNHANG_TEST_BACKEND": "nccl",
             "PYTHONPATH": str(PROGRAMS),
-            "LAB_SYNC": "spin",
+            "LAB_SYNC": "spin" if (os.cpu_count() or 1) > self.ranks else "yield",
             **self.more,
         }
         return Job(
@@ -46,6 +49,7 @@ class Scenario:
             environment=variables,
             recorded=self.recorded,
             python=str(environment.python),
+            starter=starter,
         )
 
 

@@ -2,7 +2,7 @@
 // of work in order, events, and one thread that runs them. What is not here returns cudaErrorNotSupported (standins.py).
 //
 //     LAB_DEVICES    how many GPUs there are (8)
-//     LAB_SYNC       `spin`, as the driver does by default, or `sleep`
+//     LAB_SYNC       `spin`, as the driver does by default, `yield`, as by default with more ranks than processors, or `sleep`
 //     LAB_KERNEL_US  how long each kernel takes, in microseconds (0)
 //
 // Of kernels one is known: that of torch.cuda._sleep(cycles), which takes as many nanoseconds. Ten years are for ever.
@@ -10,6 +10,7 @@
 #include "cudart.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,9 +78,10 @@ int lab_is_over(const piece *one) { return !one || atomic_load(&one->over); }
 
 void lab_wait(const piece *one) {
     const char *how = getenv("LAB_SYNC");
-    int sleeps = how && !strcmp(how, "sleep");
+    int sleeps = how && !strcmp(how, "sleep"), yields = how && !strcmp(how, "yield");
     while (!lab_is_over(one)) {
         if (sleeps) usleep(1000);
+        else if (yields) sched_yield();
     }
 }
 
