@@ -29,6 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run what the arguments say, in a container where that is possible; 0 where every answer was right."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description="Hangs on nccl, without a GPU.")
     parser.add_argument("scenarios", nargs="*", help="part of a name, or =NAME; all without any")
+    parser.add_argument("--all", action="store_true", help="the rest of the zoo, too")
     parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
     parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")
     chosen = parser.parse_args(arguments)
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         print(_COLUMNS.format(*"scenario expected verdict kind cause culprit certainty s wrong".split()), flush=True)
         with Forks(environment) as forks:
             for scenario in SCENARIOS:
-                if not chosen.scenarios or any(part in f"={scenario.name}" for part in chosen.scenarios):
+                if chosen.all or scenario.is_chosen(chosen.scenarios):
                     wrong += _run(scenario, environment, forks)
     print(f"\n{wrong} wrong" if wrong else "\nall right")
     return 1 if wrong else 0

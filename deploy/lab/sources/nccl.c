@@ -4,6 +4,7 @@
 //
 //     LAB_FOLDER  where those files are (/dev/shm)
 //     LAB_PROXY   1: a thread per communicator spins while it has work, as NCCL's does over the network
+//     LAB_STALLS  1: nothing that has begun ends, as over a network that is gone; a running program may set it
 #define _GNU_SOURCE
 #include "cudart.h"
 
@@ -92,11 +93,13 @@ static int all_have_begun(const struct call *one) {
 
 static int is_over(void *what) {
     struct batch *batch = what;
+    const char *stalls = getenv("LAB_STALLS");
     for (int i = 0; i < batch->count; i++) {
         struct call *one = &batch->calls[i];
         struct shared *shared = one->comm->shared;
         int me = one->comm->rank;
         if (atomic_load(&one->comm->aborted)) continue;
+        if (stalls && *stalls == '1') return 0;
         if (one->kind == COLLECTIVE && !all_have_begun(one)) return 0;
         if (one->kind == SEND && atomic_load(&shared->received[me][one->peer]) <= one->number) return 0;
         if (one->kind == RECEIVE && atomic_load(&shared->sent[one->peer][me]) <= one->number) return 0;
@@ -297,6 +300,7 @@ int ncclGetUniqueId(unique_id *id) {
     return getrandom(id, 16, 0) == 16 ? SUCCESS : 2;
 }
 int ncclCommAbort(struct comm *comm) {
+    lab_blocks("abort");
     atomic_store(&comm->aborted, 1);
     return SUCCESS;
 }

@@ -163,6 +163,7 @@ class Job:
                 kill(pid, f"{MARK}={self.mark}".encode())
             time.sleep(0.01)
         for process in self._launched:
+            process.kill()  # its mark may be gone: programs write over their variables
             process.wait(timeout=END_SECONDS)
         if self._pipe >= 0:
             os.close(self._pipe)
