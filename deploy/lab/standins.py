@@ -51,10 +51,17 @@ def digest(real_nccl: Path | None) -> str:
     return found.hexdigest()[:12]
 
 
+def require_tools() -> None:
+    """Raise NotBuilt where nothing can be built here."""
+    if lacking := [name for name in ("cc", "readelf", "nm") if shutil.which(name) is None]:
+        raise NotBuilt(
+            f"the lab needs a C compiler (cc) and binutils (readelf, nm), and there is no {', no '.join(lacking)} here"
+        )
+
+
 def build(site: Path, folder: Path, *, real_nccl: Path | None = None) -> None:
     """Write the libraries that those of the PyTorch in `site` lack. Raises NotBuilt."""
-    if shutil.which("cc") is None or shutil.which("readelf") is None:
-        raise NotBuilt("the lab needs a C compiler (cc) and binutils (readelf, nm), and there are none here")
+    require_tools()
     folder.mkdir(parents=True, exist_ok=True)
     libraries = sorted((site / "torch" / "lib").glob("lib*.so*"))
     versions = _versions(site)
