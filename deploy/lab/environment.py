@@ -75,7 +75,7 @@ def _install(version: str, made: Environment) -> None:
     LAB.mkdir(parents=True, exist_ok=True)
     if (free := shutil.disk_usage(LAB).free) < _ROOM:
         raise NoLab(f"a PyTorch for CUDA needs {_ROOM >> 30} GiB in {LAB}, and {free / (1 << 30):.1f} GiB are free")
-    print(f"lab: fetching PyTorch {version} and installing it in {made.folder}", flush=True)
+    sys.stderr.write(f"lab: fetching PyTorch {version} and installing it in {made.folder}\n")
     shutil.rmtree(made.folder, ignore_errors=True)
     _run("venv", "--without-pip", str(made.folder))
     install = ("--python", str(made.python), "install", "--quiet", "--no-compile", "--disable-pip-version-check")

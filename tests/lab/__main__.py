@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from deploy.lab.environment import NEWEST, Environment, NoLab, make
+from deploy.layouts.wheels import Installed
 from shared.rank_sets import fold
 from tests.lab.forks import Forks
+from tests.lab.rings import COLUMNS, compare, write_rows
 from tests.lab.scenarios import SCENARIOS, Scenario
 from tests.system.live.asking import NoAnswer, diagnosed
 from tests.system.live.jobs import JobFailed
@@ -30,6 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description="Hangs on nccl, without a GPU.")
     parser.add_argument("scenarios", nargs="*", help="part of a name, or =NAME; all without any")
     parser.add_argument("--all", action="store_true", help="the rest of the zoo, too")
+    parser.add_argument("--records", action="store_true", help="read records and groups alone")
+    parser.add_argument("--write", action="store_true", help="write what was read of records into docs/layouts.md")
     parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
     parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")
     chosen = parser.parse_args(arguments)
@@ -43,6 +47,9 @@ def main(arguments: Sequence[str]) -> int:
         except NoLab as error:
             sys.exit(f"lab: {error}")
         print(f"\nPyTorch {version}")
+        wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
+        if chosen.records:
+            continue
         print(_COLUMNS.format(*"scenario expected verdict kind cause culprit certainty s wrong".split()), flush=True)
         with Forks(environment) as forks:
             for scenario in SCENARIOS:
@@ -75,6 +82,17 @@ def _run(scenario: Scenario, environment: Environment, forks: Forks) -> bool:
     if os.environ.get("LAB_SHOWS"):
         print(answer.get("headline"), "|", *(answer.get("remarks") or ()), sep="\n    ", flush=True)
     return bool(wrong)
+
+
+def _records(environment: Environment, version: str, *, keep: bool) -> int:
+    """Read records, group and stack of a rank of this PyTorch; return how many differ from what it says itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = dict(compare(environment, Path(folder)))
+    wrong = {column: what for column in COLUMNS if (what := found.get(column, "not looked at"))}
+    print("read back:", "; ".join(f"{column} {wrong.get(column, 'right')}" for column in COLUMNS), flush=True)
+    if keep:
+        write_rows({version: [wrong.get(column, "right") for column in COLUMNS]})
+    return len(wrong)
 
 
 def _settle(folder: Path) -> None:

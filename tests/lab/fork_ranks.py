@@ -1,7 +1,7 @@
 """Forks ranks of a Python that has imported the lab's PyTorch; `forks.py` starts it with that.
 
-It takes an order in JSON per line, answers with the fork's number, and lets it run at the next line. What is forked looks
-executed (tests/system/live/becoming.py), and is in a session of its own.
+It takes an order in JSON per line, answers with the fork's number, and lets it run at the next line. What is forked
+looks executed (tests/system/live/becoming.py), and is in a session of its own.
 """
 
 import json

@@ -71,6 +71,10 @@ _OF_NCCL = (
     "lazy_group_late eager_start_late new_group_split_late launch_blocks second_life second_life_late "
     "abort_never_returns coalesced_gathers"
 ).split()
+_OF_FRAMEWORKS = (
+    "ddp_step_skipped ddp_unused_parameters fsdp_step_skipped hsdp_step_skipped nccl/tensor_parallel_branch "
+    "nccl/pipeline_stage_asleep nccl/fsdp_loader_starves"
+).split()
 _OF_NCCL_WITHOUT_RECORD = (
     "first_collective_late runs_ahead runs_ahead_asleep queue_full lazy_group_late eager_start_late launch_blocks "
     "second_life destroy_hangs stream_waits_for_stream"
@@ -83,7 +87,7 @@ _NOT_ON_NCCL = frozenset(
     "world_size_never_reached all_to_all_wrong_sizes".split()
 )
 """They start on Gloo alone, or are about what comes before any backend."""
-_REST = [name for name in all_programs() if name not in {*_OF_THE_ZOO, *_NOT_ON_NCCL}]
+_REST = [name for name in all_programs() if name not in {*_OF_THE_ZOO, *_OF_FRAMEWORKS, *_NOT_ON_NCCL}]
 
 SCENARIOS: tuple[Scenario, ...] = (
     *(Scenario(program, program) for program in _OF_THE_ZOO),
@@ -91,6 +95,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(Scenario(program, f"nccl/{program}") for program in _OF_NCCL),
     *(Scenario(f"{program}, no record", f"nccl/{program}", recorded=False) for program in _OF_NCCL_WITHOUT_RECORD),
     *(Scenario(f"{Path(program).name}, not blocking", program, more=_DOES_NOT_BLOCK) for program in _NONBLOCKING),
+    *(Scenario(Path(program).name, program) for program in _OF_FRAMEWORKS),
+    *(Scenario(f"{Path(program).name}, no record", program, recorded=False) for program in _OF_FRAMEWORKS[-2:]),
     Scenario("long_kernels", "nccl/long_kernels"),
     Scenario("long_kernels, no record", "nccl/long_kernels", recorded=False),
     Scenario("kernel_never_ends, timing", "nccl/kernel_never_ends", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),

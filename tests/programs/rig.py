@@ -71,16 +71,16 @@ def start(*, eager: bool = False) -> Place:
 
 
 def restart() -> Place:
-    """Abort all groups and make them again, as frameworks do that restart in process."""
+    """Abort all groups and make them again in the same store, as frameworks do that restart in process."""
     rank, world_size = launched_as()
+    store = dist.PrefixStore("second life", dist.distributed_c10d._get_default_store())
     abort = getattr(dist.distributed_c10d, "_abort_process_group", dist.destroy_process_group)
     abort()
-    os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
-    return _join(rank, world_size, None)
+    return _join(rank, world_size, store=store)
 
 
-def _join(rank: int, world_size: int, device: torch.device | None) -> Place:
-    more = {} if device is None else {"device_id": device}
+def _join(rank: int, world_size: int, device: torch.device | None = None, store: dist.Store | None = None) -> Place:
+    more = {name: value for name, value in (("device_id", device), ("store", store)) if value is not None}
     dist.init_process_group(BACKEND, rank=rank, world_size=world_size, timeout=OPERATIONS_TIME_OUT, **more)
     pairs = [dist.new_group([first, first + 1], group_desc=f"tp{first // 2}") for first in range(0, world_size - 1, 2)]
     return Place(rank, world_size, pairs[rank // 2])

@@ -6,7 +6,12 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"kinds": ["stuck_together"], "causes": ["hardware", "network", "device_sync", "unknown"], "culprits": [], "victims": "0-3"}
+TRUTH = {
+    "kinds": ["stuck_together"],
+    "causes": ["hardware", "network", "device_sync", "unknown"],
+    "culprits": [],
+    "victims": "0-3",
+}
 
 
 def main() -> None:

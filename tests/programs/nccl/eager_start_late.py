@@ -8,7 +8,11 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"kinds": ["rank_not_joined", "startup_incomplete"], "causes": ["user_code", "checkpoint"], "where": "load_checkpoint"}
+TRUTH = {
+    "kinds": ["rank_not_joined", "startup_incomplete"],
+    "causes": ["user_code", "checkpoint"],
+    "where": "load_checkpoint",
+}
 
 
 def load_checkpoint() -> None:

@@ -6,7 +6,11 @@ import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"kinds": ["rank_not_joined", "startup_incomplete"], "causes": ["user_code", "rendezvous"], "where": "load_shard"}
+TRUTH = {
+    "kinds": ["rank_not_joined", "startup_incomplete"],
+    "causes": ["user_code", "rendezvous"],
+    "where": "load_shard",
+}
 
 
 def load_shard() -> None:
