@@ -8,7 +8,7 @@ import hashlib
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 _SOURCES = Path(__file__).parent / "sources"
@@ -95,7 +95,7 @@ def _names_of(soname: str, wanted: Iterable[tuple[str, str]]) -> Iterator[tuple[
             yield name, node
 
 
-def _build(folder: Path, soname: str, names: dict[str, str], defines: Iterable[str]) -> None:
+def _build(folder: Path, soname: str, names: dict[str, str], defines: Sequence[str]) -> None:
     stem = _stem(soname)
     rest = folder / f"{stem}.rest.c"
     result = _NOT_SUPPORTED.get(stem, 0)
@@ -110,6 +110,10 @@ def _build(folder: Path, soname: str, names: dict[str, str], defines: Iterable[s
     if stem == "libnccl":
         sources += [str(library) for library in folder.glob("libcudart.so.*")]
     target = folder / soname
+    if stem == "libnccl":  # as a system's, it says its version in its file's name
+        number = next(int(one.partition("=")[2]) for one in defines if "NCCL" in one)
+        target = folder / f"libnccl.so.{number // 10000}.{number // 100 % 100}.{number % 100}"
+        (folder / soname).symlink_to(target.name)
     done = subprocess.run(
         ("cc", *flags, *defines, "-o", str(target), *sources), capture_output=True, text=True, check=False
     )

@@ -6,7 +6,6 @@ The rank's process group and its stack are looked for, too: with the record swit
 import base64
 import json
 import os
-import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,8 +35,6 @@ COLUMNS = (*STATES, "switched off", "group", "stack")
 
 _JOB = Path(__file__).with_name("ring_job.py")
 _COMPARED = ("state", "collective_seq", "created_ns", "signature", "group")
-_PAGE = Path(__file__).resolve().parents[2] / "docs" / "layouts.md"
-_TABLE = re.compile(r"^\| PyTorch \| empty .*?(?=^\n|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]:
@@ -53,19 +50,6 @@ def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]
         yield "switched off", _record_of_none(job.pid)
         yield "group", _group(job.pid)
         yield "stack", _stack(job.pid)
-
-
-def write_rows(rows: dict[str, list[str]]) -> None:
-    """Put the versions that were looked at into the table of docs/layouts.md."""
-    text = _PAGE.read_text(encoding="utf-8")
-    found = _TABLE.search(text)
-    assert found is not None, f"{_PAGE} has no such table"
-    known = {line.split(" | ")[0].strip("| "): line for line in found[0].splitlines()[2:]}
-    known |= {version: f"| {' | '.join([version, *cells])} |" for version, cells in rows.items()}
-    head = [f"| PyTorch | {' | '.join(COLUMNS)} |", "| --- " * (1 + len(COLUMNS)) + "|"]
-    ordered = sorted(known, key=lambda version: [int(part) for part in re.findall(r"\d+", version)[:3]])
-    table = "\n".join([*head, *(known[version] for version in ordered)]) + "\n"
-    _PAGE.write_text(text[: found.start()] + table + text[found.end() :], encoding="utf-8")
 
 
 @contextmanager

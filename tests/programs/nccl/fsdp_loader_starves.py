@@ -17,7 +17,7 @@ class Stream(IterableDataset):
     def __init__(self, size: int | None) -> None:
         self._size = size
 
-    def __iter__(self):  # noqa: ANN204 - an iterator of tensors
+    def __iter__(self):
         source = queue.Queue()
         number = 0
         while self._size is None or number < self._size:
