@@ -17,6 +17,8 @@ NEWEST = "2.14.1"
 
 _BESIDE = ("filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy<2.4", "setuptools<81")
 """What PyTorch imports, of no version in particular."""
+_WHY = ("ERROR: Could not", "ERROR: Cannot install", "ERROR: No matching", "ERROR: Failed")
+"""How pip begins the line that says what is wrong; advice may follow."""
 _ROOM = 4 << 30
 """Bytes: the largest wheel and what it unpacks to."""
 
@@ -88,4 +90,5 @@ def _run(*module: str) -> None:
     done = subprocess.run((sys.executable, "-m", *module), capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
-        raise NoLab(f"python -m {' '.join(module[-2:])} failed: {said[-1]}")
+        why = next((line for line in said if line.startswith(_WHY)), said[-1]).removeprefix("ERROR: ")
+        raise NoLab(f"{module[0]} could not make {module[-1]} here: {why[:300]}")

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader, IterableDataset
 
-TRUTH = {"kinds": ["rank_not_joined"], "causes": ["data_loading", "user_code", "lock"], "where": "__iter__"}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["dataloader", "user_code"], "where": "Stream.__iter__"}
 
 
 class Stream(IterableDataset):
