@@ -24,6 +24,8 @@ from shared.wire.snapshot import Exited, Identity
 
 _FIND_SECONDS = 2.0
 """For a listing, until it is asked whether one process blocks it; on a machine that is only busy it may take longer."""
+_AGAIN_SECONDS = 0.3
+"""For the next one where one process has blocked the last: many users may have such, and what is known is kept."""
 _SEARCH_SECONDS, _QUICK_SEARCH_SECONDS = 2.5, 1.0
 """For process groups in memory, of which a gigabyte is searched in half a second. Who asks waits for five seconds."""
 _SEARCH_ENDS_SECONDS = 0.3
@@ -97,11 +99,13 @@ class Node:
 
     def _listed(self, deadline: Deadline, quick: bool) -> _Found | Missing:
         self._blockers.prune()
+        usual = _FIND_SECONDS
         while True:
-            limit = deadline.at_most(_FIND_SECONDS)
+            limit = deadline.at_most(usual)
             outcome = self._pool.run({"find": partial(self._find, quick)}, limit, owner=id(self._lister))["find"]
             if isinstance(outcome, Late) and deadline.left() > 0 and not limit.left():
                 if self._avoid_the_stuck():
+                    usual = _AGAIN_SECONDS
                     continue
                 slow = Deadline(deadline.left() / 2)  # the rest is for looking at whom it finds
                 outcome = self._pool.wait_on("find", slow, owner=id(self._lister))

@@ -6,7 +6,6 @@ A process may end between any two reads, and its owner may be hostile. Formats a
 import errno
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -186,8 +185,3 @@ def reading(pid: int) -> Iterator[None]:
         if error.errno in (errno.EIO, errno.EINVAL, errno.ENXIO):
             raise Gone(f"process {pid} no longer has memory or a file there: {error.strerror}") from error
         raise
-
-
-def is_regular(mode: int) -> bool:
-    """Is this the mode of a plain file?"""
-    return stat.S_ISREG(mode)

@@ -81,10 +81,6 @@ class Communicator(Value):
     def key(self) -> tuple[str, str]:
         return self.hash, self.secondary_hash
 
-    def of_status(self, *statuses: RasStatus) -> tuple[StatusRanks, ...]:
-        """The ranks of these statuses."""
-        return tuple(standing for standing in self.standings if standing.word in statuses)
-
 
 class RasNetwork(Value):
     """What the RAS threads of one job reported together at one moment."""

@@ -97,6 +97,14 @@ def test_job_that_was_killed_is_for_a_person(tmp_path: Path) -> None:
     assert "ask Slurm how the job and its steps ended" in said
 
 
+def test_job_that_no_agent_knows_is_for_a_person(tmp_path: Path) -> None:
+    """It may have died before an agent saw it."""
+    with collector_of([], tmp_path) as service:
+        said, asked = run_bot(service, tmp_path)
+    assert asked == ""
+    assert said.startswith(f"PAGE no diagnosis of {JOB}: no agent knows job '{JOB}'\n  running jobs: none")
+
+
 def test_page_lists_the_tools_and_their_bound() -> None:
     """All of them, by name."""
     assert set(re.findall(r"^\| `([a-z_]+)` \|", PAGE, re.MULTILINE)) == {tool.name for tool in TOOLS}
