@@ -32,7 +32,7 @@ help: ## say what there is
 
 install: $(INSTALLED) ## make .venv with everything that the other targets need
 
-$(INSTALLED): pyproject.toml constraints.txt deploy/wheel/launch.py deploy/dev/install.sh
+$(INSTALLED): pyproject.toml constraints.txt deploy/wheel/launch.py deploy/wheel/build_hook.py deploy/dev/install.sh
 	@PYTHON='$(PYTHON)' TORCH='$(TORCH)' VENV='$(VENV)' deploy/dev/install.sh
 	@touch $@
 

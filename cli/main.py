@@ -17,7 +17,8 @@ import click
 from cli.commands import COMMANDS
 from cli.terminal import escape
 from shared import VERSION
-from shared.errors import UnhangError
+from shared.errors import InvalidSettings, UnhangError
+from shared.packs import add_rows_by
 
 INTERRUPTED = 128 + signal.SIGINT
 PIPE_CLOSED = 141
@@ -27,6 +28,16 @@ _SEARCH_AFTER = (50_000, 20, 100)
 """Objects after which Python looks for garbage, instead of 700: what imports make stays, and so do looks at a job."""
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+_EXTRAS = {
+    "alembic": "collector",
+    "jinja2": "collector",
+    "markupsafe": "collector",
+    "mcp": "mcp",
+    "sqlalchemy": "collector",
+}
+"""By a library's name, the extra that brings it: a node needs none of them."""
 
 
 class Failure(click.ClickException):
@@ -54,12 +65,24 @@ class Unhang(click.Group):
             return result
         except UnhangError as error:
             raise Failure(error) from error
+        except ModuleNotFoundError as error:
+            raise Failure(_lacking(error)) from error
         except BrokenPipeError:
             _forget_stdout()
             ctx.exit(PIPE_CLOSED)
         except OSError as error:  # of standard output, for the rest is told where it happens
             _forget_stdout()
             raise Failure(UnhangError(f"the answer cannot be written: {error.strerror or error}")) from error
+
+
+def _lacking(error: ModuleNotFoundError) -> UnhangError:
+    """Say which extra has the library that was not found. Raises what it was given for any other."""
+    library = (error.name or "").partition(".")[0]
+    if library not in _EXTRAS:
+        raise error
+    return InvalidSettings(
+        f"the package `{library}` is not installed", advice=f"pip install 'unhang[{_EXTRAS[library]}]'"
+    )
 
 
 EPILOG = """\b
@@ -77,9 +100,26 @@ Completion in bash: eval "$(_UNHANG_COMPLETE=bash_source unhang)"; zsh_source an
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.option(
+    "--rules",
+    "folders",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(file_okay=False, exists=True),
+    help="Rules of your site: docs/rules.md. May be repeated. [env: UNHANG_RULES]",
+)
 @click.version_option(VERSION, prog_name="unhang", message="%(prog)s %(version)s")
-def unhang() -> None:
+def unhang(folders: tuple[str, ...]) -> None:
     """Find the rank that hung a distributed training job, where it is now, and what proves it."""
+    if folders:
+        os.environ["UNHANG_RULES"] = os.pathsep.join(map(os.path.abspath, folders))
+    add_rows_by(_rows_of_the_site)
+
+
+def _rows_of_the_site(pack: str, table: str) -> list[dict[str, Any]]:
+    from shared.rules.site_rules import rows_beside  # with the first pack that is read: most commands need none
+
+    return rows_beside(pack, table)
 
 
 def main() -> NoReturn:

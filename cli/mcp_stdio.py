@@ -14,9 +14,7 @@ import httpx
 from cli.sources.helpers import Helpers
 from cli.sources.remote import client_options
 from collector.concurrency.threads import run_in_thread
-from collector.show.mcp.endpoint import is_installed
 from collector.show.mcp.rest import Rest
-from shared.errors import InvalidSettings
 from shared.server.tls import TlsFiles
 
 _AGENT = "http://localhost"
@@ -28,7 +26,6 @@ _MOST_LINE = 1_048_576
 
 def serve_collector(url: str, token_file: Path | None, tls: TlsFiles) -> None:
     """Serve the tools of the collector there until the client is gone. Raises InvalidSettings."""
-    _require_package()
     options = client_options(url, token_file, tls)
 
     async def run() -> None:
@@ -40,7 +37,6 @@ def serve_collector(url: str, token_file: Path | None, tls: TlsFiles) -> None:
 
 def serve_one_box() -> None:
     """Serve the tools of this machine until the client is gone. Its diagnoses are kept until then."""
-    _require_package()
 
     async def run(store: Path, helpers: Helpers) -> None:
         with helpers.ended_by_interrupt():
@@ -49,11 +45,6 @@ def serve_one_box() -> None:
 
     with tempfile.TemporaryDirectory(prefix="unhang-") as folder, Helpers() as helpers:
         asyncio.run(run(Path(folder, "store.sqlite3"), helpers))
-
-
-def _require_package() -> None:
-    if not is_installed():
-        raise InvalidSettings("the package `mcp` is not installed", advice="pip install 'unhang[mcp]'")
 
 
 @asynccontextmanager

@@ -8,12 +8,22 @@ from agent.proc.procfs import ProcFs
 from shared.errors import NotPermitted
 
 _DEEPEST = 32
-_FROZEN = b"1"
+_TRAPS = frozenset({"do_freezer_trap", "get_signal", "__refrigerator", "refrigerator"})
+"""Where a thread of a frozen cgroup sleeps: version 2, whose trap newer kernels have inside of `get_signal`, where who
+is stopped by a signal is, too; version 1."""
+_FROZEN_STATE = "D"
+"""From Linux 6.1 on, a sleep that version 1 freezes stays in its own kernel function, and only its state tells."""
 
 
-def frozen_by(procfs: ProcFs, pid: int, cgroups: Path = CGROUPS) -> str | None:
-    """Return the path of `cgroup.freeze` (version 2) or `freezer.state` (1) of what froze it; None: not known."""
+def frozen_by(procfs: ProcFs, pid: int, *, state: str, wchan: str | None, cgroups: Path = CGROUPS) -> str | None:
+    """Return the path of `cgroup.freeze` (version 2) or `freezer.state` (1) of what froze it; None: nothing did.
+
+    `wchan`: the kernel function that its main thread sleeps in; None where that may not be read.
+    """
     # 0::/system.slice/docker-4f1c.scope        (version 2; version 1: 6:freezer:/docker/4f1c)
+    trapped = wchan in _TRAPS
+    if not trapped and wchan is not None and state != _FROZEN_STATE:
+        return None
     try:
         lines = procfs.text(pid, "cgroup").splitlines()
     except (Gone, NotPermitted):
@@ -21,21 +31,29 @@ def frozen_by(procfs: ProcFs, pid: int, cgroups: Path = CGROUPS) -> str | None:
     for line in lines:
         controllers, _, path = line.partition(":")[2].partition(":")
         parts = [part for part in path.split("/") if part]
-        if ".." in parts or len(parts) > _DEEPEST or controllers not in ("", "freezer"):
+        if ".." in parts or len(parts) > _DEEPEST:
             continue
-        root, asked, told = (cgroups, "cgroup.freeze", "cgroup.freeze")
-        if controllers:
-            root, asked, told = (cgroups / "freezer", "freezer.self_freezing", "freezer.state")
-        for depth in range(len(parts), 0, -1):
-            folder = root.joinpath(*parts[:depth])
-            if _reads(folder / asked) == _FROZEN:
-                return str(folder / told)
+        if controllers == "freezer" and (trapped or state == _FROZEN_STATE):
+            found = _nearest(cgroups / "freezer", parts, "freezer.self_freezing")
+            if found is not None:
+                return str(found / "freezer.state")
+        for root in () if controllers else (cgroups, cgroups / "unified"):
+            events = b"" if trapped else _read(root.joinpath(*parts, "cgroup.events"))
+            found = _nearest(root, parts, "cgroup.freeze") if trapped or b"frozen 1" in events.splitlines() else None
+            if found is not None:
+                return str(found / "cgroup.freeze")
     return None
 
 
-def _reads(path: Path) -> bytes:
+def _nearest(root: Path, parts: list[str], asked: str) -> Path | None:
+    """Return the lowest of a group and those above it that somebody asked to be frozen."""
+    folders = (root.joinpath(*parts[:depth]) for depth in range(len(parts), 0, -1))
+    return next((folder for folder in folders if _read(folder / asked) == b"1"), None)
+
+
+def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as opened:
-            return opened.read(64).strip()
+            return opened.read(256).strip()
     except OSError:
         return b""

@@ -27,10 +27,6 @@ from shared.redaction.redact import redact, redact_words
 from shared.wire.snapshot import BlockedThread, Holder, Process, Syscall
 
 _LONGEST_COMMAND = 500
-_FROZEN_IN = frozenset({"do_freezer_trap", "__refrigerator", "refrigerator"})
-"""Where a thread of a frozen cgroup sleeps: version 2, version 1."""
-_FROZEN_STATE = "D"
-"""From Linux 6.1 on, a sleep that version 1 freezes stays in its own kernel function, and only its state tells."""
 _LONGEST_PATH = 1024
 _PATH_SECONDS = 0.3
 _MOST_KERNEL_FRAMES = 64
@@ -99,7 +95,7 @@ def read_process(
             "started_at": procfs.started_at(stat),
             "tracer_pid": int(status.get("TracerPid", 0)) or None,
             "oom_kills": oom_kills(procfs, pid),
-            "frozen_by": frozen_by(procfs, pid) if stat.state == _FROZEN_STATE or wchan in _FROZEN_IN else None,
+            "frozen_by": frozen_by(procfs, pid, state=stat.state, wchan=wchan),
             "before": before,
         }
     )

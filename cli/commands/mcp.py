@@ -1,10 +1,10 @@
 """`unhang mcp`: tools for a language model, over standard input and output."""
 
-from pathlib import Path
+from importlib import import_module
 
 import click
 
-from cli.options import collector_options, tls_files
+from cli.options import collector_options, named_collector, tls_files
 
 
 @click.command(
@@ -16,14 +16,16 @@ Examples:
 Needs the extra: pip install 'unhang[mcp]'. A collector serves the same tools at /mcp.""",
 )
 @collector_options
-def mcp(collector: str | None, token_file: Path | None) -> None:
+@click.pass_context
+def mcp(context: click.Context) -> None:
     """Answer an MCP client on standard input and output until it closes them.
 
     The tools list jobs, diagnose one, and show diagnoses, stacks, sequences, logs and checks. None changes anything.
     """
+    import_module("mcp")  # of the extra: whoever lacks it hears so first
     from cli.mcp_stdio import serve_collector, serve_one_box
 
-    if collector is not None:
-        serve_collector(collector, token_file, tls_files())
+    if (url := named_collector()) is not None:
+        serve_collector(url, context.meta["--token-file"], tls_files())
     else:
         serve_one_box()

@@ -26,7 +26,7 @@ from collector.align.ras.communicators import lost_processes, ras_view
 from collector.align.roster import ByRank, Presence, RankView, Roster, never_seen
 from collector.align.stacks.telling_threads import with_telling_threads
 from collector.align.thresholds import GUESSED_AT_LEAST, GUESSED_PER_RANK
-from shared.missing import Reason
+from shared.missing import Missing, Reason
 from shared.wire.log_events import LogEvent, Logs
 from shared.wire.snapshot import Exited, NodeSnapshot, Process, RankSnapshot, lists_late
 
@@ -167,6 +167,12 @@ _PRESENCES = {
 """By the state of a process."""
 
 
+def _presence(process: Process | Missing) -> Presence:
+    if not isinstance(process, Process):
+        return Presence.RUNNING
+    return Presence.FROZEN if process.frozen_by else _PRESENCES.get(process.state, Presence.RUNNING)
+
+
 def _seen_view(
     rank: int, looks: tuple[RankSnapshot, ...], nodes: Mapping[str | None, _Node], logged: tuple[LogEvent, ...]
 ) -> RankView:
@@ -174,6 +180,5 @@ def _seen_view(
     host, presence, vanished = last.identity.host, Presence.RECORDED, None
     if last.looked_at_ns is not None:
         vanished = nodes.get(host, _NO_NODE).vanished(last)
-        state = last.process.state if isinstance(last.process, Process) else "S"
-        presence = _PRESENCES.get(state, Presence.RUNNING) if vanished is None else Presence.EXITED
+        presence = _presence(last.process) if vanished is None else Presence.EXITED
     return RankView(rank, presence, looks, exited=vanished, host=host, logged=logged)

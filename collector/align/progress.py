@@ -12,24 +12,33 @@ from enum import StrEnum
 from itertools import pairwise
 from operator import sub
 
+from collector.align.beats import (
+    Beats,
+    at_work,
+    at_work_within,
+    beats_between,
+    beats_within,
+    main_switched,
+    main_switched_within,
+    moved_bytes,
+    often,
+    seconds_of,
+)
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, runs_call
 from collector.align.stacks.lock_files import polls_database, polls_lock_file
 from collector.align.stacks.polls import in_remote_call, polling
+from collector.align.stacks.tables.row_types import Doing
 from collector.align.thresholds import (
-    BUSY_BYTES,
     BUSY_CPU_SHARE,
     BUSY_GAPS,
     BUSY_SECONDS,
     FROZEN_GAPS,
     FROZEN_SECONDS,
-    IDLE_SWITCHES_PER_SECOND,
-    LEAST_CPU_SECONDS,
-    SPARE_SWITCHES,
+    LEAST_SEEN_SHARE,
     WATCH_SECONDS,
 )
-from shared.missing import Missing
-from shared.wire.snapshot import Beat, Process, RankSnapshot
+from shared.wire.snapshot import Process, RankSnapshot
 from shared.wire.stacks import Stacks, Thread
 from shared.wire.trace import State, Trace
 
@@ -61,6 +70,8 @@ class JobMotion:
     """How long each rank is not known to have moved, by looks and by whoever watched between them."""
     carrying: frozenset[int] = frozenset()
     """Ranks that read or wrote much: a waiter that does has data on its way."""
+    compared_seconds: Mapping[int, float] = field(default_factory=dict)
+    """For how much of the time from its first look to its last each rank's counters tell of."""
     between_files: frozenset[int] = frozenset()
     """Ranks that moved between the last two of their dumps, where these are bare files: they may hang since."""
     idle_seconds: Mapping[int, float] = field(default_factory=dict)
@@ -112,7 +123,8 @@ def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
         },
         woken=frozenset(view.rank for view in again if _woke(view, activities.get(view.rank))),
         still_seconds={view.rank: _still_seconds(view, activities.get(view.rank)) for view in again},
-        carrying=frozenset(view.rank for view in again if any(_moved_bytes(*beats) for beats in _beats_of(view))),
+        compared_seconds={view.rank: seconds for view in again if (seconds := _compared_seconds(view))},
+        carrying=frozenset(view.rank for view in again if any(moved_bytes(*beats) for beats in _beats_of(view))),
     )
 
 
@@ -122,16 +134,18 @@ def _seconds_between(view: RankView) -> float:
 
 
 def _rank_motion(view: RankView, activity: Activity | None) -> Motion:
-    if len(view.looks) < 2:
-        return _watched_motion(view)
     marks = [marks for marks in map(_progress, view.looks) if marks is not None]
     if any(a != b for a, b in pairwise(marks)):
         return Motion.ADVANCED
     pairs = tuple(pairwise(view.looks))
     signs = [sign for a, b in pairs for sign in (_stack_changed(view, a, b), _worked(view, activity, a, b))]
-    if True in signs:
+    within = [_worked_within(view, activity, look) for look in view.looks]
+    if True in (*signs, *within) or _wants_cpu(view, activity):
         return Motion.FROZEN if _only_polls(view) else Motion.BUSY
-    return Motion.FROZEN if False in signs else Motion.UNKNOWN
+    if len(view.looks) < 2:
+        return _watched_motion(view)
+    still = False in (*signs, *within) and not _was_hardly_seen(view)
+    return Motion.FROZEN if still else Motion.UNKNOWN
 
 
 def _watched_motion(view: RankView) -> Motion:
@@ -140,12 +154,60 @@ def _watched_motion(view: RankView) -> Motion:
     return Motion.FROZEN if idle is not None and idle >= FROZEN_SECONDS else Motion.UNKNOWN
 
 
-def _progress(look: RankSnapshot) -> tuple[int, int] | None:
-    """The newest operation's time and the number of unfinished ones: both stand still on a hung rank."""
+def _was_hardly_seen(view: RankView) -> bool:
+    """Do its counters tell of so little of the time from its first look to its last that it may have moved?"""
+    compared = _compared_seconds(view)
+    return 0.0 < compared < LEAST_SEEN_SHARE * _seconds_between(view)
+
+
+def _compared_seconds(view: RankView) -> float:
+    within = sum(seconds_of(beats_within(look.process)) for look in view.looks)
+    return within + sum(map(seconds_of, _beats_of(view)))
+
+
+def _wants_cpu(view: RankView, activity: Activity | None) -> bool:
+    """Was its main thread runnable in the last two looks, and in no wait? Then it runs, whatever share it gets."""
+    return activity is not None and view.apart is None and runnable(view) and not _waits(view, activity)
+
+
+def runnable(view: RankView) -> bool:
+    """Was the main thread of a rank on a CPU, or on the queue for one, in each of its last two looks?"""
+    last = [look.process for look in view.looks[-2:]]
+    return len(last) == 2 and all(isinstance(process, Process) and process.state == "R" for process in last)
+
+
+def _waits(view: RankView, activity: Activity) -> bool:
+    return activity.waits_for_ranks or activity.doing is Doing.DEVICE or _only_polls(view)
+
+
+def _worked_within(view: RankView, activity: Activity | None, look: RankSnapshot) -> bool | None:
+    """Did the rank or one of its children work while it was looked at?"""
+    children = (at_work(beats_within(child.process)) for child in look.children)
+    own = at_work_within(look, burns=polling(view, activity, look, look).cpu)
+    alone = len(view.looks) < 2 and _ran_within(view, look)
+    return _any_known((own, alone or None, _switched_within(view, activity, look), *children))
+
+
+def _ran_within(view: RankView, look: RankSnapshot) -> bool:
+    """Did the thread that stands for a rank run while its stack was read?"""
+    thread = view.thread_in(look.stacks) if isinstance(look.stacks, Stacks) else None
+    return thread is not None and thread.moves and not (view.idles and view.apart is None)
+
+
+def _switched_within(view: RankView, activity: Activity | None, look: RankSnapshot) -> bool | None:
+    if view.apart is not None or view.idles or polling(view, activity, look, look).wakes:
+        return None
+    return main_switched_within(look, polls=activity is None or not in_remote_call(activity))
+
+
+def _progress(look: RankSnapshot) -> object:
+    """The newest operation's time, or its group's counters, and the number of unfinished ones: all stand still."""
     trace = look.recorder
     if not isinstance(trace, Trace):
         return None
-    return max(trace.created_ns, default=0), len(trace.state) - trace.state.count(State.COMPLETED)
+    counters = {trace.groups[mark.group]: mark.model_copy(update={"group": 0}) for mark in trace.marks}
+    newest = max(trace.created_ns, default=0) if trace.is_recorded else counters
+    return newest, len(trace.state) - trace.state.count(State.COMPLETED)
 
 
 def _moved_at_last(view: RankView) -> bool:
@@ -180,23 +242,24 @@ def _worked(view: RankView, activity: Activity | None, a: RankSnapshot, b: RankS
     children = (
         sign(beats_between(child.process, later[child.process.pid]))
         for child in a.children
-        for sign in (_at_work, _main_switched)
+        for sign in (at_work, main_switched)
         if child.process.pid in later
     )
     burns = polling(view, activity, a, b).cpu
-    own = _at_work(beats_between(a.process, b.process), burns=burns)
+    own = at_work(beats_between(a.process, b.process), burns=burns)
     return _any_known((own, _switched(view, activity, a, b), *children))
 
 
 def _only_polls(view: RankView) -> bool:
     """Does it wake for nothing but to ask whether a lock file is still there, and does nothing it started work?"""
     polls = all(map(polls_lock_file, view.looks)) or polls_database(view.looks)
-    return polls and not any(_at_work(beats) for beats in _beats_of(view))
+    return polls and not any(at_work(beats) for beats in _beats_of(view))
 
 
 def _woke(view: RankView, activity: Activity | None) -> bool:
     moved = any(_stack_changed(view, a, b) or _switched(view, activity, a, b) for a, b in pairwise(view.looks))
-    return moved and not _only_polls(view)
+    within = any(_switched_within(view, activity, look) for look in view.looks)
+    return (moved or within) and not _only_polls(view)
 
 
 def _still_seconds(view: RankView, activity: Activity | None) -> float:
@@ -240,39 +303,10 @@ def _any_known(signs: Iterable[bool | None]) -> bool | None:
     return any(known) if known else None
 
 
-_Beats = tuple[Beat, Beat]
-
-
-def beats_between(a: Process | Missing, b: Process | Missing) -> _Beats | None:
-    """Return the last beat of a process in one look and its first in the next; None where they cannot be compared."""
-    if not isinstance(a, Process) or not isinstance(b, Process) or a.after is None or b.before is None:
-        return None
-    return (a.after, b.before) if b.before.at_ns > a.after.at_ns else None
-
-
-def _beats_of(view: RankView) -> list[_Beats]:
+def _beats_of(view: RankView) -> list[Beats]:
     """Of each pair of neighbouring looks that can be compared."""
     found = (beats_between(a.process, b.process) for a, b in pairwise(view.looks))
     return [beats for beats in found if beats is not None]
-
-
-def _at_work(beats: _Beats | None, *, burns: bool = False) -> bool | None:
-    """Did a process work between two beats? `burns`: its own CPU time is that of a wait."""
-    return None if beats is None else _used_cpu(*beats, burns=burns) or _moved_bytes(*beats)
-
-
-def _used_cpu(first: Beat, second: Beat, *, burns: bool) -> bool:
-    # Of all threads: a main thread may wait for one that works.
-    used = 0.0 if burns else second.cpu_seconds - first.cpu_seconds
-    if first.children_cpu_seconds is not None and second.children_cpu_seconds is not None:
-        used = max(used, second.children_cpu_seconds - first.children_cpu_seconds)  # or for what it has started
-    return used > max(LEAST_CPU_SECONDS, BUSY_CPU_SHARE * (second.at_ns - first.at_ns) / 1e9)
-
-
-def _moved_bytes(first: Beat, second: Beat) -> bool:
-    if first.io_bytes is None or second.io_bytes is None:
-        return False
-    return second.io_bytes - first.io_bytes > BUSY_BYTES
 
 
 def _switched(view: RankView, activity: Activity | None, a: RankSnapshot, b: RankSnapshot) -> bool | None:
@@ -281,14 +315,14 @@ def _switched(view: RankView, activity: Activity | None, a: RankSnapshot, b: Ran
         return False
     calls = activity is not None and in_remote_call(activity)
     if view.apart is None:
-        return None if view.idles else _main_switched(beats_between(a.process, b.process), polls=not calls)
+        return None if view.idles else main_switched(beats_between(a.process, b.process), polls=not calls)
     if calls and _serves_anew(a, b):
         return True
     threads = _threads(view, a, b)
     if threads is None or a.looked_at_ns is None or b.looked_at_ns is None:
         return None
     before, after = (thread.switches for thread in threads)
-    return _often(before, after, (b.looked_at_ns - a.looked_at_ns) / 1e9 if not calls else 0.0)
+    return often(before, after, (b.looked_at_ns - a.looked_at_ns) / 1e9 if not calls else 0.0)
 
 
 def _serves_anew(a: RankSnapshot, b: RankSnapshot) -> bool:
@@ -302,21 +336,6 @@ def _serving(look: RankSnapshot) -> set[int]:
     if not isinstance(stacks, Stacks):
         return set()
     return {thread.tid for thread in stacks.threads if thread.tid is not None and runs_call(stacks.stack(thread))}
-
-
-def _main_switched(beats: _Beats | None, *, polls: bool = True) -> bool | None:
-    """`polls`: may it wake now and then for nothing? Who waits for a remote call does not."""
-    if beats is None:
-        return None
-    first, second = beats
-    seconds = (second.at_ns - first.at_ns) / 1e9 if polls else 0.0
-    return _often(first.main_switches, second.main_switches, seconds)
-
-
-def _often(before: int | None, after: int | None, seconds: float) -> bool | None:
-    if before is None or after is None:
-        return None
-    return after - before > SPARE_SWITCHES + IDLE_SWITCHES_PER_SECOND * seconds
 
 
 def _stall(view: RankView) -> float | None:
@@ -335,7 +354,7 @@ def _stall(view: RankView) -> float | None:
 
 def _usual_gap(trace: Trace) -> float | None:
     """The longest gap between successive operations in seconds, leaving out one outlier such as a warm-up."""
-    times = sorted(filter(None, trace.created_ns))
+    times = sorted(filter(None, trace.created_ns)) if trace.is_recorded else ()
     gaps: list[int] = sorted(map(sub, times[1:], times))
     if not gaps:
         return None

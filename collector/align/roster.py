@@ -25,6 +25,8 @@ class Presence(StrEnum):
     RUNNING = "running"
     STOPPED = "stopped"
     """State T: stopped by a signal, and not by a debugger that traces it."""
+    FROZEN = "frozen"
+    """With its cgroup."""
     UNINTERRUPTIBLE = "uninterruptible"
     EXITED = "exited"
     UNREACHABLE = "unreachable"
@@ -42,6 +44,8 @@ class Presence(StrEnum):
 _FATAL = frozenset({EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY})
 GONE = frozenset({Presence.EXITED, Presence.UNREACHABLE, Presence.ABSENT, Presence.LEFT_OUT, Presence.UNSEEN})
 """Presences of which nobody can say where the rank is now."""
+HELD = frozenset({Presence.STOPPED, Presence.FROZEN})
+"""Those of a rank that does nothing, wherever it is, until somebody lets it go on."""
 
 
 UNKNOWN = frozenset({Presence.UNREACHABLE, Presence.UNSEEN})
@@ -104,6 +108,13 @@ class RankView:
             return self.apart or stacks.main
         same = (self.apart.tid, self.apart.name)
         return next((thread for thread in stacks.threads if (thread.tid, thread.name) == same), None)
+
+    @cached_property
+    def was_late(self) -> bool:
+        """Was a part of it, or its end, not read in time by some look, as on a busy machine?"""
+        parts = [part for look in self.looks for part in (look.process, look.stacks)]
+        late = any(isinstance(part, Missing) and part.reason is Reason.TIMED_OUT for part in parts)
+        return late or any(isinstance(part, Process) and part.before and part.after is None for part in parts)
 
     @property
     def undumped(self) -> bool:
@@ -208,7 +219,7 @@ class Roster:
     @cached_property
     def late(self) -> Mapping[str, Sequence[int]]:
         """By source, the ranks that no look read in time, as on a busy machine; who is held by the kernel is none."""
-        held = (Presence.UNINTERRUPTIBLE, Presence.STOPPED)
+        held = (Presence.UNINTERRUPTIBLE, *HELD)
         found = {
             source: [view.rank for view in self._present if view.presence not in held and _is_late(view, source)]
             for source in _NEEDS_TIME

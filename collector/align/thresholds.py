@@ -39,6 +39,10 @@ WATCH_SECONDS = 0.5
 """A rank that has stood still for as long as it was watched, but for so much, was not seen to move."""
 SPARE_SWITCHES = 2
 """Wakes beyond that rate that a short interval may hold: our own look causes one or two."""
+LONG_LOOK_SECONDS = 1.0
+"""A look that takes so long, as on a busy machine, tells by itself whether a rank moves: others are over too soon."""
+LEAST_SEEN_SHARE = 0.1
+"""Share of the time from the first look to the last that must have been compared to say that a rank stood still."""
 BUSY_BYTES = 65_536
 """Bytes read and written between two beats above which a rank is at work, though it may sleep in every look."""
 OTHERS_CPU_SHARE = 0.1

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from collector.align.progress import ran_python
-from collector.align.roster import Presence, RankView
+from collector.align.roster import HELD, RankView
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing
 
@@ -16,7 +16,7 @@ class WaitState(StrEnum):
     ON_DEVICE = "on_device"
     """It waits for whatever it has put on its device: a collective like everybody's, perhaps."""
     ELSEWHERE = "elsewhere"
-    """In neither, or stopped by a signal wherever it was."""
+    """In neither, or stopped or frozen wherever it was."""
     GONE = "gone"
     """Ended, not found, or nowhere that anybody looked."""
     UNKNOWN = "unknown"
@@ -29,7 +29,7 @@ def wait_state(view: RankView, activity: Activity | None) -> WaitState:
     """Return the state of one rank, `activity` being what its stack shows, if it was seen."""
     if view.gone:
         return WaitState.GONE
-    if view.presence is Presence.STOPPED:
+    if view.presence in HELD:
         return WaitState.ELSEWHERE
     if activity is None or _may_wait_in_c(view, activity):
         return WaitState.UNKNOWN

@@ -21,7 +21,7 @@ from dataclasses import replace
 from collector.align.node_facts import breaks_device, breaks_network
 from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
-from collector.align.stacks.tables.kernel_stacks import StackRow, stack_row
+from collector.align.stacks.tables.kernel_facts import StackRow, stack_row
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.strays import StrayProcess, find_strays
 from collector.align.wait_states import MAY_WAIT, shown_state

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion
-from collector.align.roster import Presence
+from collector.align.roster import HELD, Presence
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.work.values import Work
 from collector.judge.by_stacks import may_be_slow
@@ -27,11 +27,10 @@ from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
 from collector.judge.slow.held_up import HungFrom, at_work, awaited_strangers, held_up, when_due
-from shared.answer.words import Kind, Verdict
+from shared.answer.words import Certainty, Kind, Verdict
 from shared.isolation import costs_itself
-from shared.missing import Missing, Reason
 from shared.plural import ranks_with
-from shared.wire.snapshot import Process, RankSnapshot
+from shared.wire.snapshot import RankSnapshot
 from shared.wire.stacks import Stacks
 
 
@@ -41,12 +40,16 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     if not observations.roster.live:
         return doubt_of_files(fault, observations)
     motion = observations.motion
+    late = observations.late_in_only_look
+    if late and not fault.culprits and fault.certainty.level is Certainty.SUSPECTED:
+        once = "the machine is overloaded: in all the time there was, each rank was looked at once at most"
+        return Interpretation(Verdict.CANNOT_TELL, f"{once}, and {ranks_with(late, 'was', 'were')} not read to the end")
     suspects = tuple(sorted({*fault.culprits} or observations.activities))
     stall = _stall(fault, observations)
     elsewhere = _idle_or_called(fault, suspects, stall, observations)
     if elsewhere is not None:
         return elsewhere  # 1
-    phase = None if _cannot_pass(fault) else phase_at_work(suspects, observations)
+    phase = None if _cannot_pass(fault, observations) else phase_at_work(suspects, observations)
     due = when_due(fault, observations, phase)
     strangers = awaited_strangers(fault, observations)
     if strangers and stall < due.seconds:
@@ -91,14 +94,15 @@ def _idle_or_called(
 def _needed(fault: Fault, suspects: tuple[int, ...], phase: Phase | None, observations: Observations) -> float:
     """For how many seconds all must have stood still, where nobody demonstrably works."""
     at_once = fault.kind in NEVER_PASSES and (fault.mismatch is not None or fault.kind is not Kind.COLLECTIVE_MISMATCH)
-    busy = not _cannot_pass(fault) and _takes_time(fault, suspects, observations)
+    busy = not _cannot_pass(fault, observations) and _takes_time(fault, suspects, observations)
     needed = observations.motion.needed(busy=busy, at_once=at_once)  # 2, 4, 5
     return needed if phase is None else max(needed, ALLOWED_SECONDS[phase])  # 6
 
 
-def _cannot_pass(fault: Fault) -> bool:
-    """Is it on record, or was it stopped, wherever it was? Then it does not matter what it is at."""
-    return fault.mismatch is not None or fault.kind is Kind.RANK_STOPPED
+def _cannot_pass(fault: Fault, observations: Observations) -> bool:
+    """Is it on record, or were they stopped, wherever they were? Then it does not matter what they are at."""
+    ranks = (observations.roster.ranks[rank] for rank in fault.culprits)
+    return fault.mismatch is not None or (bool(fault.culprits) and all(view.presence in HELD for view in ranks))
 
 
 def _held_up(
@@ -134,17 +138,14 @@ def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observati
 
 def _was_not_seen_twice(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
     """Was one who is waited for read too late to tell whether it moves, as on a busy machine, where others were not?"""
-    if fault.kind not in (Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED) or observations.motion.seconds == 0:
+    if observations.motion.seconds == 0:
+        return False
+    if _is_starting(fault):
+        return any(not sibling.compared for sibling in observations.siblings)
+    if fault.kind not in (Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED):
         return False
     running = (rank for rank in suspects if observations.roster.ranks[rank].presence is Presence.RUNNING)
-    return any(_moves_unseen(rank, observations) for rank in running if rank not in fault.victims)
-
-
-def _moves_unseen(rank: int, observations: Observations) -> bool:
-    parts = [part for look in observations.roster.ranks[rank].looks for part in (look.process, look.stacks)]
-    late = any(isinstance(part, Missing) and part.reason is Reason.TIMED_OUT for part in parts)
-    unfinished = any(isinstance(part, Process) and part.after is None for part in parts)
-    return (late or unfinished) and observations.motion.by_rank.get(rank) is Motion.UNKNOWN
+    return any(observations.moves_unseen(rank) for rank in running if rank not in fault.victims)
 
 
 def _is_unseen(fault: Fault) -> bool:

@@ -29,5 +29,5 @@ else
 fi
 
 say "installing unhang, what it needs, and the tools of its tests"
-pip_install --constraint constraints.txt --editable '.[dev,gpu,postgres]'
+pip_install --constraint constraints.txt --editable '.[dev,collector,gpu,postgres]'
 say "installed"

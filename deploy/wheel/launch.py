@@ -1,15 +1,33 @@
-"""Starts the `unhang` command; in the wheel this file is all of the importable package `unhang`."""
+"""Finds the rank that hung a distributed training job: the `unhang` command, and the same for Python programs.
 
-import sys
-from pathlib import Path
+    import unhang
 
-_APP = Path(__file__).parent / "_app"
+    observed = unhang.read("looks/")    # dumps, stacks, logs, snapshots, or a bundle; or unhang.look() at this machine
+    diagnosis = unhang.diagnose(observed)
+    print(diagnosis.verdict, diagnosis.headline)
+
+All else below this package is private. In the wheel this file is `unhang/__init__.py`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cli.python_api import Diagnosis, Observed, UnhangError, diagnose, look, read
+
+__all__ = ["Diagnosis", "Observed", "UnhangError", "diagnose", "look", "read"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, and nothing before: the command starts by this file, too."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from cli import python_api
+
+    return getattr(python_api, name)
 
 
 def main() -> None:
-    """Run the command line, with our own packages before anyone else's `shared`, in this process alone."""
-    if _APP.is_dir():  # not in an editable install, where a .pth file names the checkout
-        sys.path.insert(0, str(_APP))
+    """Run the command line, and exit."""
     from cli.main import main as run
 
     run()

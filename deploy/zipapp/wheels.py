@@ -26,10 +26,7 @@ LIST = Path(__file__).with_name("wheels.txt")
 CONSTRAINTS = REPOSITORY / "constraints.txt"
 PYPROJECT = REPOSITORY / "pyproject.toml"
 
-_FOR_THE_STORE = ("alembic", "sqlalchemy")
-"""What only the collector's store needs: looking at a node does without."""
-
-_FOR_NODES = ("nvidia-ml-py",)
+_ALWAYS_INSIDE = ("jinja2", "nvidia-ml-py")
 """What is optional where pip installs, and always inside: whoever calls the archive can add nothing to it."""
 
 _AT_ONCE = 4
@@ -82,8 +79,7 @@ def needed() -> tuple[str, ...]:
     """Return the distributions that the sources inside import; what those need comes on top."""
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     names = (_NAME.match(requirement) for requirement in project["dependencies"])
-    used = (name for match in names if match and (name := normal(match[0])) not in _FOR_THE_STORE)
-    return (*used, *_FOR_NODES)
+    return (*(normal(match[0]) for match in names if match), *_ALWAYS_INSIDE)
 
 
 def pinned() -> dict[str, str]:

@@ -1,15 +1,12 @@
-"""Versions of NCCL that are known to hang or crash jobs: one table, each row on a public report, which it names.
-
-The agent reads from it when RAS must not be asked, `unhang check` what is risky in a job, and a verdict what may have
-hung it. Kept short: a version is listed for what it does to a job that does nothing wrong.
-"""
+"""Versions of NCCL that are known to hang or crash jobs: one table, `nccl_faults.toml`."""
 
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shared.answer.checks import Severity
+from shared.packs import read_pack
 
 Version = tuple[int, int, int]
 
@@ -54,110 +51,6 @@ class NcclFault(NamedTuple):
         return needed and self.first <= version <= self.last
 
 
-_WITHOUT_RAS = "upgrade NCCL, or set NCCL_RAS_ENABLE=0"
-_WHERE_POLLED = f"{_WITHOUT_RAS} where something polls RAS"
-
-NCCL_FAULTS: tuple[NcclFault, ...] = (
-    NcclFault(
-        (2, 27, 7),
-        (2, 27, 7),
-        "its RAS thread can crash the job with a segmentation fault, also where nobody asks RAS",
-        "NVIDIA/nccl#1996",
-        _WITHOUT_RAS,
-        Severity.RISKY,
-        of_ras=True,
-    ),
-    NcclFault(
-        (2, 29, 2),
-        (2, 29, 2),
-        "a regression of this release hangs jobs; fixed in 2.29.3",
-        "pytorch/pytorch#174338",
-        "upgrade NCCL to 2.29.3 or newer",
-        Severity.RISKY,
-        hangs=True,
-    ),
-    NcclFault(
-        (2, 28, 9),
-        (2, 28, 9),
-        "on Arm processors a call and the proxy thread can deadlock; fixed in 2.29.3",
-        "NVIDIA/nccl#2353",
-        "on Arm, upgrade NCCL to 2.29.3 or newer",
-        Severity.NOTE,
-        hangs=True,
-    ),
-    NcclFault(
-        (2, 25, 1),
-        (2, 25, 1),
-        "ncclCommAbort can hang, so that a job does not end when a rank has failed; fixed in 2.26.2",
-        "pytorch/pytorch#149351",
-        "upgrade NCCL to 2.26.2 or newer",
-        Severity.NOTE,
-        hangs=True,
-    ),
-    NcclFault(
-        (2, 20, 5),
-        (2, 20, 5),
-        "with CUDA graphs a launch can spin forever; not in 2.22.3",
-        "NVIDIA/nccl#1251",
-        "with CUDA graphs, upgrade NCCL to 2.22.3 or newer",
-        Severity.NOTE,
-        hangs=True,
-    ),
-    NcclFault(
-        (2, 14, 3),
-        (2, 16, 5),
-        "with CUDA_LAUNCH_BLOCKING=1 it hangs; fixed in 2.17.1",
-        "NVIDIA/nccl#750",
-        "unset CUDA_LAUNCH_BLOCKING, or upgrade NCCL to 2.17.1 or newer",
-        Severity.RISKY,
-        hangs=True,
-        only_with=("CUDA_LAUNCH_BLOCKING", "1"),
-    ),
-    NcclFault(
-        (2, 27, 3),
-        (2, 27, 3),
-        "it can crash the job when RAS is asked",
-        "NVIDIA/nccl#1762",
-        _WHERE_POLLED,
-        Severity.NOTE,
-        of_ras=True,
-        asking=Asking.ALWAYS,
-    ),
-    NcclFault(
-        (2, 29, 7),
-        (2, 29, 7),
-        "it can crash the job when RAS is asked while communicators are made",
-        "NVIDIA/nccl#2346",
-        _WHERE_POLLED,
-        Severity.NOTE,
-        of_ras=True,
-    ),
-    NcclFault(
-        ANY,
-        NEWEST,
-        "NCCL can crash when RAS is asked during that",
-        "NVIDIA/nccl#1669, #2346",
-        of_ras=True,
-        asking=Asking.MAKING,
-    ),
-    NcclFault(
-        ANY,
-        (2, 27, 2),
-        "NCCL {version} can crash when RAS is asked at the start",
-        "NVIDIA/nccl#1669",
-        of_ras=True,
-        asking=Asking.YOUNG,
-    ),
-    NcclFault(
-        (2, 27, 4),
-        (2, 29, 1),
-        "NCCL {version} can crash when RAS misses processes",
-        "NVIDIA/nccl#1762",
-        of_ras=True,
-        asking=Asking.GAPS,
-    ),
-)
-
 # 2.27.7; 2.29.3+cuda13.0
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?!\d)")
 
@@ -166,3 +59,22 @@ def parse_nccl_version(text: str | None) -> Version | None:
     """Read a version as NCCL, PyTorch or a log line prints it; None where there is none."""
     found = _VERSION.match(text or "")
     return None if found is None else (int(found[1]), int(found[2]), int(found[3]))
+
+
+def _fault(row: dict[str, Any]) -> NcclFault:
+    name, _, value = row.get("only_with", "").partition("=")
+    return NcclFault(
+        first=parse_nccl_version(row.get("first")) or ANY,
+        last=parse_nccl_version(row.get("last")) or NEWEST,
+        why=row["why"],
+        report=row["report"],
+        change=row.get("change", ""),
+        severity=Severity(row["severity"]) if "severity" in row else None,
+        of_ras=row.get("of_ras", False),
+        asking=Asking(row["asking"]) if "asking" in row else None,
+        hangs=row.get("hangs", False),
+        only_with=(name, value) if name else None,
+    )
+
+
+NCCL_FAULTS = tuple(map(_fault, read_pack(__file__, "nccl_faults.toml")["faults"]))

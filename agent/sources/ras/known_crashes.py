@@ -1,7 +1,7 @@
 """When not to ask RAS: what asking has done to jobs, by version of NCCL.
 
 A report that is refused costs evidence, one that crashes a job costs the job. Which version crashes when stands in
-`shared/answer/nccl_faults.py`; `ras=always` in the agent's settings asks all the same.
+`shared/answer/nccl_faults.toml`; `ras=always` in the agent's settings asks all the same.
 """
 
 from collections.abc import Iterable

@@ -7,9 +7,8 @@ from itertools import takewhile
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.lock_files import lock_in_words, lock_of
 from collector.align.stacks.process_text import NO_SYSCALL, is_stopped, process_in_words
-from collector.align.stacks.tables.frames_native import WAITS_FOR_THREAD, waits_for_work
-from collector.align.stacks.tables.kernel_waits import FROZEN, kernel_pattern
-from collector.align.stacks.tables.match_frames import frame_pattern
+from collector.align.stacks.tables.kernel_facts import FROZEN, kernel_pattern
+from collector.align.stacks.tables.match_frames import frame_pattern, waits_for_work, waits_in
 from collector.align.stacks.tables.row_types import (
     TELLS_OF_CALLERS,
     WAITS_FOR_RANKS,
@@ -114,15 +113,17 @@ def activity_of(view: RankView) -> Activity:
     return with_the_rest(from_stacks(view), view)
 
 
+_HELD_BY = {Presence.STOPPED: "stopped by a signal", Presence.FROZEN: "frozen with its cgroup"}
+
+
 def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
     seen = _with_kernel(seen, _process_of(view))
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = with_lock_file(seen, lock_of(view.looks[-1]) if view.looks else None)
     seen = _with_gil(seen)
-    if view.presence is Presence.STOPPED:
-        return replace(_placed(seen, "stopped by a signal"), cause=Cause.SIGNAL, kernel_agrees=True)
-    return seen
+    held = _HELD_BY.get(view.presence)
+    return seen if held is None else replace(_placed(seen, held), cause=Cause.SIGNAL, kernel_agrees=True)
 
 
 def _process_of(view: RankView) -> Process | None:
@@ -168,7 +169,7 @@ def waits_for_thread(seen: Activity) -> bool:
     """Is it where another thread of its own process lets it go? Without frames of Python any lock looks so."""
     if seen.frames and all(frame.native for frame in seen.frames):
         return WaitsOn.LOCK in seen.waits_on
-    return bool(seen.frames) and WAITS_FOR_THREAD.search(seen.frames[-1].file) is not None
+    return bool(seen.frames) and waits_in(seen.frames[-1].file)
 
 
 def activity_of_thread(stacks: Stacks, thread: Thread | None) -> Activity:

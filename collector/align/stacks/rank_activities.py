@@ -6,7 +6,7 @@ from dataclasses import replace
 from collector.align.roster import RankView
 from collector.align.stacks.activity import NOT_SEEN, Activity, from_stacks, with_lock_file, with_the_rest
 from collector.align.stacks.lock_files import lock_of
-from collector.align.stacks.tables.frames_native import IN_DATABASE
+from collector.align.stacks.tables.match_frames import IN_DATABASE
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from shared.isolation import costs_itself
 

@@ -21,7 +21,7 @@ from itertools import islice, takewhile
 
 from collector.align.roster import RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, runs_call, waits_by_child, waits_for_thread
-from collector.align.stacks.tables.kernel_waits import WAITS_FOR_SIGNAL
+from collector.align.stacks.tables.kernel_facts import WAITS_FOR_SIGNAL
 from collector.align.stacks.tables.row_types import WAITS_FOR_RANKS, Doing, WaitsOn
 from collector.align.stacks.user_frames import is_standard_frame
 from shared.isolation import costs_itself

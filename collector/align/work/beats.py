@@ -1,7 +1,7 @@
 """What the counters of one process tell between two looks at it."""
 
-from collector.align.progress import beats_between
-from collector.align.thresholds import BUSY_CPU_SHARE, LEAST_CPU_SECONDS
+from collector.align.beats import beats_between, beats_within, seconds_of
+from collector.align.thresholds import BUSY_CPU_SHARE, LEAST_CPU_SECONDS, LEAST_SEEN_SHARE, LONG_LOOK_SECONDS
 from shared.missing import Missing
 from shared.wire.snapshot import Beat, Process
 
@@ -47,8 +47,23 @@ class Between:
 
 
 def between(a: Process | Missing, b: Process | Missing) -> Between | None:
-    """Return what happened from one look to the next; None: they cannot be compared."""
+    """Return what happened from one look to the next; None: they cannot be compared.
+
+    Where hardly any time is between them, as on a busy machine, what happened during them counts, too.
+    """
     beats = beats_between(a, b)
+    if not isinstance(a, Process) or not isinstance(b, Process):
+        return None
+    first, second = a.before or a.after, b.after or b.before
+    if first is not None and second is not None and first.at_ns + LONG_LOOK_SECONDS * 1e9 <= second.at_ns:
+        whole = first, second
+        beats = whole if seconds_of(beats) < LEAST_SEEN_SHARE * seconds_of(whole) else beats
+    return None if beats is None else Between(*beats)
+
+
+def within(process: Process | Missing) -> Between | None:
+    """Return what happened during a look that took long enough to tell."""
+    beats = beats_within(process)
     return None if beats is None else Between(*beats)
 
 

@@ -13,17 +13,18 @@ Between two looks at it:
    store or to other ranks. Who waits for a child, a pipe or a peer need not have moved any between the last two looks:
    what comes slowly comes in between.
 5. CPU time of the thread that stands for the rank counts in the frame where that stands; that of other threads where
-   the first waits for one of its own process.
+   the first waits for one of its own process. One that is on the queue for a CPU in two looks works, whatever it gets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from collector.align.roster import Presence, RankView
+from collector.align.progress import runnable
+from collector.align.roster import HELD, RankView
 from collector.align.stacks.activity import Activity, activity_of_thread, place
 from collector.align.stacks.tables.row_types import Doing, Told, WaitsOn
 from collector.align.thresholds import BUSY_BYTES, BUSY_CPU_SHARE, MOMENT_SECONDS, OTHERS_CPU_SHARE
-from collector.align.work.beats import Between, between, between_of_child
+from collector.align.work.beats import Between, between, between_of_child, within
 from collector.align.work.carried import of_bytes, syscall_of
 from collector.align.work.children import asleep_below, named, pipe_holders
 from collector.align.work.values import Ends, Work
@@ -56,11 +57,13 @@ def works_of(view: RankView, activity: Activity, connections: frozenset[Ends] = 
         counters = between(a.process, b.process)
         if counters is None or not (newest or waits):
             continue
-        within = bool(moment) or _waits_within(activity, syscall_of(b))
+        inside = bool(moment) or _waits_within(activity, syscall_of(b))
         least = BUSY_CPU_SHARE if _waits_for_child(activity, syscall_of(b)) else OTHERS_CPU_SHARE
-        found = [*(_children(a, b, counters, least) if within else ())]
+        found = [*(_children(a, b, counters, least) if inside else ())]
         found += of_bytes(a, b, activity, counters, connections, plainly=bool(found))
-        found += _cpu(view, activity, counters, within=within) if newest else ()
+        if newest:
+            looks = (each for look in (a, b) if (each := within(look.process)) is not None)
+            found += _cpu(view, activity, (counters, *looks), inside=inside)
         if found:
             return (*found, *moment)
         newest = False
@@ -78,7 +81,7 @@ def works_of_children(view: RankView) -> tuple[Work, ...]:
 
 def _may_work(view: RankView, activity: Activity) -> bool:
     """Rule 1."""
-    if view.gone or view.presence is Presence.STOPPED or activity.cause in (Cause.SIGNAL, Cause.DEBUGGER):
+    if view.gone or view.presence in HELD or activity.cause in (Cause.SIGNAL, Cause.DEBUGGER):
         return False
     if activity.waits_for_ranks or activity.doing is Doing.DEVICE or activity.may_be_idle:
         return False
@@ -144,25 +147,30 @@ def _children(a: RankSnapshot, b: RankSnapshot, counters: Between, least: float)
         yield Work(WorkMeans.CHILD, what, "", counters.seconds, counters.children_cpu)
 
 
-def _cpu(view: RankView, activity: Activity, counters: Between, *, within: bool) -> Iterator[Work]:
-    """Rule 5."""
-    main = counters.cpu if view.apart is not None or counters.main_cpu is None else counters.main_cpu
-    if counters.is_much(main):
-        where = _at(activity)
+def _cpu(view: RankView, activity: Activity, seen: Sequence[Between], *, inside: bool) -> Iterator[Work]:
+    """Rule 5. `seen`: what happened between the looks, and during those that took long."""
+    shares = ((each, _of_thread(view, each)) for each in seen)
+    counters, main = next((both for both in shares if both[0].is_much(both[1])), (seen[0], 0.0))
+    where = _at(activity)
+    if main or (runnable(view) and view.apart is None):
         on = " on one line that calls nothing," if calls_nothing(view, activity) else ""
-        yield Work(
-            WorkMeans.CPU, f"uses {main:.0%} of a CPU{on}{where and f' at {where}'}", where, counters.seconds, main
-        )
+        share = f"uses {main:.0%} of a CPU" if main else f"wants a CPU and gets {_of_thread(view, counters):.0%} of one"
+        yield Work(WorkMeans.CPU, f"{share}{on}{where and f' at {where}'}", where, counters.seconds, main)
         return
-    others = counters.cpu - main
-    if not within or not counters.is_much(others, OTHERS_CPU_SHARE):
+    others = counters.cpu - _of_thread(view, counters)
+    if not inside or not counters.is_much(others, OTHERS_CPU_SHARE):
         return
-    seen = _other_threads(view)
-    at_work = [thread for thread in seen if not thread.waits_for_ranks]
-    if at_work or not seen:
+    threads = _other_threads(view)
+    at_work = [thread for thread in threads if not thread.waits_for_ranks]
+    if at_work or not threads:
         where = _at(at_work[0]) if at_work else ""
         what = f"waits for a thread of its own{where and f' at {where}'}; its threads use {others:.0%} of a CPU"
         yield Work(WorkMeans.CPU, what, where, counters.seconds, others)
+
+
+def _of_thread(view: RankView, counters: Between) -> float:
+    """CPU seconds a second of the thread that stands for a rank."""
+    return counters.cpu if view.apart is not None or counters.main_cpu is None else counters.main_cpu
 
 
 def _other_threads(view: RankView) -> list[Activity]:

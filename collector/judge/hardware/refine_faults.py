@@ -13,7 +13,7 @@ from dataclasses import replace
 from collector.align.node_facts import NodeFacts, breaks_device, breaks_network, gpu_trouble, is_device
 from collector.align.observations import Observations
 from collector.align.roster import RankView
-from collector.align.stacks.tables.kernel_stacks import stack_row
+from collector.align.stacks.tables.kernel_facts import stack_row
 from collector.align.thresholds import is_majority
 from collector.align.xids import Blame, blame_of, xid_in_words
 from collector.judge.fault import Fault

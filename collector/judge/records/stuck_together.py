@@ -4,12 +4,14 @@ No record differs, so nobody is blamed, unless a rank came there by a way of its
 """
 
 from collections import defaultdict
+from dataclasses import replace
 
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
+from collector.align.roster import HELD
 from collector.judge.certainty import Support, convicting, how_sure, of_stuck
-from collector.judge.fault import Fault
+from collector.judge.fault import Fault, kind_of
 from collector.judge.records.compare_sequences import is_compared
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
@@ -44,15 +46,26 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         sequence=edges[0].sequence,
         remarks=(
             *_completed_by(edges[0]),
-            _no_divergence(edges[0].signature.op),
+            _no_divergence(edges[0].signature.op, counted=edges[0].waiter not in observations.recorded),
             *((_OPEN_WORLD,) if _is_open_world(edges[0], observations) else ()),
         ),
     )
     waiters = {edge.waiter for edge in edges}
+    held = tuple(sorted(rank for rank in waiters if observations.roster.ranks[rank].presence in HELD))
+    if held:
+        return [_held_inside(held, together, observations)]
     strays = () if edges[0].is_p2p or observations.overwritten(waiters) else programs.strays(waiters)
     if strays:  # to the others, the call that one of them has come to by a way of its own is another one
         return [convicting(together, [stray.rank for stray in strays], Support.HABIT, *map(str, strays))]
     return [together]
+
+
+def _held_inside(held: tuple[int, ...], together: Fault, observations: Observations) -> Fault:
+    """What all have issued waits for those of them that are stopped, or frozen with their cgroup, inside of it."""
+    kind = kind_of(held[0], observations)
+    others = tuple(rank for rank in together.victims if rank not in held)
+    sure = how_sure(kind, Support.PROCESS)
+    return replace(together, kind=kind, culprits=held, victims=others, certainty=sure, cause=Cause.SIGNAL, remarks=())
 
 
 def left_behind(edge: Edge) -> bool:
@@ -89,14 +102,15 @@ def _completed_by(edge: Edge) -> tuple[str, ...]:
     return (f"{ranks_with(done, 'has', 'have')} completed it",)
 
 
-def _no_divergence(op: str) -> str:
+def _no_divergence(op: str, *, counted: bool) -> str:
     if op in ROOTED:
         return "every member has issued it with fitting sizes and types; the root each rank passed is not recorded"
     if op == COALESCED:
         return "every member has issued it; its parts are not on record: some rank may have called fewer, or other ones"
     if not is_compared(op):
         return f"every member has issued it; which arguments of {op} must match is unknown, so none are compared"
-    return "every member has issued it with equal sizes and types, so the code does not diverge here"
+    alike = "as many elements" if counted else "equal sizes and types"
+    return f"every member has issued it with {alike}, so the code does not diverge here"
 
 
 def _is_open_world(edge: Edge, observations: Observations) -> bool:

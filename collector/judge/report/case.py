@@ -10,7 +10,9 @@ from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.call_sites import parting_call
 from collector.align.stacks.tables.row_types import Doing
+from collector.align.work.children import named
 from collector.judge.fault import Fault
+from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
 from collector.judge.tie_breakers.new_group import makes_group
 from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, LogEvidence, SignatureEvidence, StackEvidence
 from shared.answer.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
@@ -50,8 +52,24 @@ class Case:
         return not self.fault.culprits
 
     @property
+    def has_victims(self) -> bool:
+        return bool(self.fault.victims)
+
+    @property
+    def several_victims(self) -> bool:
+        return len(self.fault.victims) > 1
+
+    @property
+    def all_wait(self) -> bool:
+        return len(self.fault.victims) == self.observations.roster.world_size
+
+    @property
+    def of_network(self) -> bool:
+        return self.cause is Cause.NETWORK
+
+    @property
     def recorded(self) -> bool:
-        return bool(self.observations.traces)
+        return bool(self.observations.recorded)
 
     @cached_property
     def has_stacks(self) -> bool:
@@ -67,6 +85,10 @@ class Case:
         """What the first culprit does that was seen."""
         return next(iter(self.observations.seen(self.fault.culprits)), None)
 
+    @property
+    def seen_frames(self) -> bool:
+        return self.seen is not None and bool(self.seen.frames)
+
     @cached_property
     def at(self) -> str:
         """The user's line in which it is; empty: not known."""
@@ -78,6 +100,12 @@ class Case:
         asking = (rank for rank in sorted(self.everybody) if self.observations.doing(rank) is Doing.STORE)
         users = [self.observations.activities[rank].user for rank in asking if not makes_group(rank, self.observations)]
         return next((str(place(user)) for user in users if user is not None), "")
+
+    @cached_property
+    def sibling(self) -> str:
+        """The first that was started together with a rank, has not joined and stands still; empty: none is known."""
+        still = (each.process for each in self.observations.siblings if each.stands_still)
+        return next(map(named, still), "")
 
     @cached_property
     def branch(self) -> str:
@@ -112,6 +140,10 @@ class Case:
         found = {self.observations.roster.ranks[rank].host for rank in self.everybody}
         return tuple(sorted(host for host in found if host is not None)) if None not in found else ()
 
+    @property
+    def several_hosts(self) -> bool:
+        return len(self.hosts) > 1
+
     @cached_property
     def link(self) -> str:
         """Both ends of the first link under suspicion, in words; empty: there is none."""
@@ -122,6 +154,14 @@ class Case:
     @cached_property
     def backends(self) -> frozenset[str]:
         return frozenset(edge.signature.backend for edge in self.fault.edges)
+
+    @property
+    def uses_nccl(self) -> bool:
+        return "nccl" in self.backends
+
+    @property
+    def only_nccl(self) -> bool:
+        return self.backends == {"nccl"}
 
     @cached_property
     def _lines(self) -> frozenset[str]:
@@ -134,6 +174,18 @@ class Case:
         return frozenset(
             each.fields["status"] for _, each in told if "status" in each.fields and each.text in self._lines
         )
+
+    @property
+    def failed_at_home(self) -> bool:
+        return bool(self.statuses) and self.statuses <= AT_HOME.keys()
+
+    @property
+    def failed_at_peer(self) -> bool:
+        return bool(self.statuses) and self.statuses <= AT_PEER.keys()
+
+    @property
+    def flushed(self) -> bool:
+        return self.statuses == {FLUSHED}
 
     @cached_property
     def of_device_memory(self) -> bool:
@@ -215,12 +267,14 @@ class Case:
             "missing": _named(self.unaccounted),
             "op": self.fault.op or "the operation",
             "at": self.at,
+            "sibling": self.sibling,
             "branch": self.branch,
             "asks_store_at": self.asks_store_at,
             "sides": self.sides,
             "nccl": "" if self.nccl_fault is None else f"{self.nccl_fault.change}: {self.nccl_fault.why}",
             "report": "" if self.nccl_fault is None else self.nccl_fault.report,
             "host": self.hosts[0] if self.hosts else "",
+            "hosts": ",".join(self.hosts),
             "child": "" if self.seen is None else self.seen.child,
         }
 

@@ -11,8 +11,10 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import place
 from collector.align.stacks.other_threads import child_evidence, thread_evidence
 from collector.align.stacks.user_frames import user_call
+from collector.align.work.siblings import Sibling
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch
+from collector.judge.report.summaries import still_in_words
 from shared.answer.diagnosis import (
     AbsenceEvidence,
     Evidence,
@@ -62,11 +64,18 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         found += [item for rank in fault.victims for item in child_evidence(observations.roster.ranks[rank])]
+        found += map(_of_sibling, observations.siblings[:MOST_STACKS])
     if observations.motion.seconds > 0:
         found.append(_motion(observations))
     elif observations.motion.ranks(Motion.FROZEN):
         found.append(_watched(observations.motion))
     return tuple(found)
+
+
+def _of_sibling(sibling: Sibling) -> StackEvidence:
+    seen = sibling.activity
+    frames = tuple(place(frame) for frame in seen.frames)
+    return StackEvidence(ranks=str(sibling.beside), text=still_in_words(sibling), thread=seen.thread, frames=frames)
 
 
 def _signatures(mismatch: Mismatch, observations: Observations) -> SignatureEvidence:
@@ -275,6 +284,13 @@ def _watched(motion: JobMotion) -> MotionEvidence:
     return MotionEvidence(ranks=fold(ranks), text=text, seconds=seconds, moved="", frozen=fold(ranks))
 
 
+def _as_far_as(motion: JobMotion) -> str:
+    """Say how much of the time was compared, where that was little of it, as on a busy machine."""
+    compared = motion.compared_seconds
+    least = min((compared[rank] for rank in motion.ranks(Motion.FROZEN) if rank in compared), default=motion.seconds)
+    return f", of which {least:.1f} s could be compared" if least < motion.seconds / 2 else ""
+
+
 def _motion(observations: Observations) -> MotionEvidence:
     moved = (*observations.motion.ranks(Motion.ADVANCED), *observations.motion.ranks(Motion.BUSY))
     frozen = observations.motion.ranks(Motion.FROZEN)
@@ -284,7 +300,8 @@ def _motion(observations: Observations) -> MotionEvidence:
     at_work = f", {ranks_with(moved, 'was', 'were')} at work" if moved else ""
     return MotionEvidence(
         ranks=fold((*moved, *frozen)),
-        text=f"between looks {seconds:.1f} s apart, {ranks_in_words(frozen)} stood still{at_work}{since}",
+        text=f"between looks {seconds:.1f} s apart{_as_far_as(observations.motion)}, "
+        f"{ranks_in_words(frozen)} stood still{at_work}{since}",
         seconds=seconds,
         moved=fold(moved),
         frozen=fold(frozen),

@@ -56,7 +56,7 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
     elif not steps or reading.decided_after is not None:
         steps += _again(reading, observations)
     steps += advice_of_lines(observations)
-    if not observations.traces:
+    if not observations.recorded:
         steps += record_next_time(observations)
     return tuple(steps)
 
@@ -112,7 +112,7 @@ def _again(reading: Interpretation, observations: Observations) -> Iterator[Next
     if reading.second_dump_after is not None:
         yield NextStep(text=_SECOND_DUMP.format(seconds=reading.second_dump_after))
         return
-    if observations.roster.late or observations.roster.unlisted:
+    if observations.roster.late or observations.roster.unlisted or observations.late_in_only_look:
         text = "give each look more time, the machine is too busy for less"
         yield about_job(text, "unhang", "diagnose", "--timeout", str(_ON_BUSY_MACHINES), job=observations.roster.job)
         return

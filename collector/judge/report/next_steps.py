@@ -8,11 +8,11 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from collector.align.observations import Observations
 from collector.judge.fault import Fault
-from collector.judge.report.advice_rows import AFTER_LINES, BEFORE_LINES, NEXT_TIME, AdviceRow
+from collector.judge.report.advice_rows import advised
 from collector.judge.report.case import Case
 from collector.judge.report.release import steps_to_release
 from shared.answer.diagnosis import Evidence, NextStep
@@ -41,27 +41,19 @@ def next_steps_for(
     if fault.victims and not fault.culprits and observations.wait_for_other_jobs(fault.victims):
         return (NextStep(text=_ELSEWHERE, command="unhang jobs"),)
     released = steps_to_release(case)
-    steps = [*released, *_rows(BEFORE_LINES[1:] if released else BEFORE_LINES, case)]  # 1
+    steps = [*released, *advised([*([] if released else ["causes"]), "arguments"], case)]  # 1
     steps += advice_of_lines(observations)  # 2
     if fault.lock is None:
-        steps += _rows(AFTER_LINES, case)  # 3
+        steps += advised(("kinds", "versions", "nodes", "links_in_a_node"), case)  # 3
     shown = [step for rank in fault.culprits[:_MOST_SHOWN] for step in _look_at(rank, case)]
     if shown and fault.kind is not Kind.RANK_STOPPED:
         shown.append(about_job("compare its stacks with the others'", "unhang", "stacks", job=observations.roster.job))
     elif not shown and not any(step.command for step in steps):
         shown = list(_what_it_rests_on(case))
-    steps += [*shown, *_rows(NEXT_TIME, case)]  # 4, 5
-    if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.traces:
+    steps += [*shown, *advised(("next_time",), case)]  # 4, 5
+    if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.recorded:
         steps += record_next_time(observations)
     return tuple(dict.fromkeys(steps))
-
-
-def _rows(sections: Iterable[Sequence[AdviceRow]], case: Case) -> Iterator[NextStep]:
-    for rows in sections:
-        row = next((each for each in rows if each.fits(case)), None)
-        if row is not None:
-            text, command = row.text.format(**case.words), None if row.command is None else row.command(case)
-            yield NextStep(text=text, command=command)
 
 
 # RuntimeError: CUDA error: an illegal memory access was encountered        HIP error: unspecified launch failure
@@ -107,7 +99,7 @@ def _look_at(rank: int, case: Case) -> Iterator[NextStep]:
     process = view.process
     native: tuple[str, ...] = ("--native",)
     text = f"show the stack of rank {rank}{on} with its native frames"
-    if process is not None and (process.state in _NEVER_STOPPED or process.blocked_threads):
+    if process is not None and (process.state in _NEVER_STOPPED or process.frozen_by or process.blocked_threads):
         text, native = f"show the stack of rank {rank}{on} again: nothing that attaches, for that may hang, too", ()
     yield about_job(text, "unhang", "stacks", "--rank", str(rank), *native, job=roster.job)
 

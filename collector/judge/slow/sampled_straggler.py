@@ -8,7 +8,7 @@ looks the same, such as a validation on rank 0: only who is seen to be let go an
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from collector.align.progress import beats_between
+from collector.align.beats import beats_between
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, activity_of
 from collector.align.stacks.polls import polling

@@ -116,12 +116,12 @@ def _hash(text: str) -> str:
 
 @cache
 def _asset(name: str) -> str:
-    return files("collector.show.html").joinpath("assets", name).read_text("utf-8")
+    return files(__package__).joinpath("assets", name).read_text("utf-8")
 
 
 def _template(name: str) -> str | None:
     try:
-        return files("collector.show.html").joinpath("templates", name).read_text("utf-8")
+        return files(__package__).joinpath("templates", name).read_text("utf-8")
     except FileNotFoundError:
         return None
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from shared.formats.logs import horovod_stalls
 from shared.formats.logs.container_lines import printed
-from shared.formats.logs.row import Matcher
 from shared.formats.logs.rows_all import (
     FINGERPRINT,
     FINGERPRINT_HINT,
@@ -25,6 +24,7 @@ from shared.formats.logs.timestamps import moment_of, stamp_of
 from shared.formats.logs.tracebacks import HINT as TRACEBACK_HINT
 from shared.formats.logs.tracebacks import MARKED_HINT, find_exceptions
 from shared.formats.logs.writers import NO_NAMING, Naming, cut_apart, labels_of, process_of_line, rank_of_line
+from shared.packs import LineRow
 from shared.redaction.redact import redact
 from shared.wire.log_events import EventKind, LogEvent
 
@@ -75,8 +75,8 @@ def find_events(
     cut = [(label, piece) for label, line in labelled for piece in cut_apart(line)]
     labels, pieces = [label for label, _ in cut], [piece for _, piece in cut]
     text = "\n".join(pieces)
-    matchers = tuple(matcher for matcher in MATCHERS if matcher.hint in text)
-    found = [*_matched(pieces, matchers), *_mismatches(pieces if FINGERPRINT_HINT in text else ())]
+    rows = [row for row in MATCHERS if row.hint in text]
+    found = [*_matched(pieces, rows), *_mismatches(pieces if FINGERPRINT_HINT in text else ())]
     found += _stalls(pieces if any(hint in text for hint in _STALL_HINTS) else ())
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
@@ -124,7 +124,8 @@ def _dated(event: LogEvent, written_at: float) -> LogEvent:
     return event if at is None else event.model_copy(update={"at": at})
 
 
-def _matched(lines: Sequence[str], matchers: tuple[Matcher, ...]) -> Iterator[_Found]:
+def _matched(lines: Sequence[str], rows: Iterable[LineRow[EventKind]]) -> Iterator[_Found]:
+    matchers = [(row.kind, row.hint, row.pattern) for row in rows]
     for number, line in enumerate(lines) if matchers else ():
         for kind, hint, pattern in matchers:
             match = _search(pattern, lines, number) if hint in line else None

@@ -1,13 +1,13 @@
-"""All kinds of log lines that matter for a hang, and the parts that lines of different kinds share."""
+"""All kinds of log lines that matter for a hang (`rows.toml`), and the parts that lines of different kinds share."""
 
 import re
 
-from shared.formats.logs.rows_network import CONNECTIONS
-from shared.formats.logs.rows_start import STARTS
-from shared.formats.logs.rows_system import ENDINGS
-from shared.formats.logs.rows_torch import OPERATIONS
+from shared.packs import LineRow, read_pack
+from shared.wire.log_events import EventKind
 
-MATCHERS = (*OPERATIONS, *CONNECTIONS, *STARTS, *ENDINGS)
+MATCHERS = tuple(
+    LineRow(EventKind(row["kind"]), row["hint"], row["pattern"]) for row in read_pack(__file__, "rows.toml")["rows"]
+)
 
 # [PG ID 2 PG GUID 9(dp) Rank 4]        [PG 0 (default_pg) Rank 3]        [PG 1 Rank 0]        the rank is the group's
 GROUP = re.compile(

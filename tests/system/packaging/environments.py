@@ -3,9 +3,16 @@
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
+from collections.abc import Iterable, Mapping
+from importlib.metadata import distribution
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 RUN_SECONDS = 270.0
@@ -58,6 +65,39 @@ def lend_libraries(environment: Environment) -> None:
     """
     own = sysconfig.get_path("purelib")
     (environment.site_packages / "lent.pth").write_text(f"{own}\n", encoding="utf-8")
+
+
+def lend(environment: Environment, names: Iterable[str]) -> None:
+    """Let these distributions of this interpreter be found, and no others."""
+    own = Path(sysconfig.get_path("purelib"))
+    for name in names:
+        files = distribution(name).files or ()
+        for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+            (environment.site_packages / top).symlink_to(own / top)
+
+
+def needed(*extras: str, on: Mapping[str, str] = MappingProxyType({})) -> set[str]:
+    """Return the names of all that the wheel needs with these extras, there or where markers say `on`."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    optional = project["optional-dependencies"]
+    wanted = [
+        Requirement(text) for text in (*project["dependencies"], *(one for each in extras for one in optional[each]))
+    ]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while wanted:
+        one = wanted.pop()
+        key = canonicalize_name(one.name), frozenset(one.extras)
+        if key in seen:
+            continue
+        seen.add(key)
+        if one.name == project["name"]:
+            wanted += (Requirement(text) for each in one.extras for text in optional[each])
+            continue
+        chosen = [{**on, "extra": extra} for extra in ("", *sorted(one.extras))]
+        for need in map(Requirement, distribution(one.name).requires or ()):
+            if need.marker is None or any(need.marker.evaluate(each) for each in chosen):
+                wanted.append(need)
+    return {name for name, _ in seen} - {project["name"]}
 
 
 def run_here(*command: str, cwd: Path = REPOSITORY) -> None:

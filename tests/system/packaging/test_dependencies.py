@@ -17,8 +17,14 @@ INDIRECT = {
 }
 """Libraries that we use as parts of another one's interface, and which one declares them."""
 
-OPTIONAL = {"pynvml": "nvidia-ml-py", "dns": "dnspython", "yaml": "pyyaml", "mcp": "mcp"}
-"""Libraries of the extras; the sources import them where they are used, and go on without."""
+OPTIONAL = {
+    "pynvml": "nvidia-ml-py",
+    "dns": "dnspython",
+    "yaml": "pyyaml",
+    "mcp": "mcp",
+    **{name: name for name in ("alembic", "jinja2", "markupsafe", "sqlalchemy")},
+}
+"""Libraries of the extras: the sources go on without, or say which extra a command needs."""
 
 NOT_IMPORTED = {"py-spy", "uvicorn", "sniffio"}
 """Programs that are started and not imported, or imported at the very end; and what another library looks for."""

@@ -27,7 +27,7 @@ def files_of_the_tree() -> set[str]:
 def test_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     """Data files too: the probe's sitecustomize, pages, py.typed. And the launcher, and nothing else."""
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert names == files_of_the_tree() | {"unhang/__init__.py"}
+    assert names == files_of_the_tree() | {"unhang/__init__.py", "unhang/py.typed"}
 
 
 def test_one_name_lands_at_the_top(installed: Environment) -> None:

@@ -1,13 +1,19 @@
-"""Step 8: which row of the tables a frame matches."""
+"""Step 8: which row of `frames.toml` a frame matches."""
 
+import re
 from functools import lru_cache
 
-from collector.align.stacks.tables.frames_communication import COMMUNICATION_FRAMES
-from collector.align.stacks.tables.frames_native import NATIVE_FRAMES
-from collector.align.stacks.tables.frames_other import OUTSIDE_FRAMES
-from collector.align.stacks.tables.row_types import FramePattern
+from collector.align.stacks.tables.row_types import FramePattern, frame_row
+from shared.packs import read_pack
 
-FRAMES: tuple[FramePattern, ...] = (*COMMUNICATION_FRAMES, *OUTSIDE_FRAMES)
+IN_DATABASE = "in SQLite"
+"""The label of the rows of SQLite's frames."""
+
+_PACK = read_pack(__file__, "frames.toml")
+FRAMES: tuple[FramePattern, ...] = tuple(map(frame_row, _PACK["python"]))
+NATIVE_FRAMES: tuple[FramePattern, ...] = tuple(map(frame_row, _PACK["native"]))
+_IDLE = tuple((re.compile(row["function"]), re.compile(row["file"])) for row in _PACK["idle"])
+_OWN_THREAD = re.compile(_PACK["own_thread"][0]["file"])
 
 _LONGEST_REMEMBERED = 512
 """Characters of a frame whose row is remembered: a job can write names of any length."""
@@ -29,3 +35,14 @@ def _matched(function: str, file: str, native: bool) -> FramePattern | None:
 
 _once_matched = lru_cache(maxsize=4096)(_matched)
 """Thousands of ranks stand in a few places, and each look asks again: a hundred patterns are tried once for each."""
+
+
+def waits_for_work(function: str, file: str) -> bool:
+    """Is the frame one in which a loop waits for work that may never come?"""
+    name = function.rpartition(".")[2]
+    return any(row_function.search(name) and row_file.search(file) for row_function, row_file in _IDLE)
+
+
+def waits_in(file: str) -> bool:
+    """Does an innermost frame of the main thread tell that it waits for another thread of its own process?"""
+    return _OWN_THREAD.search(file) is not None

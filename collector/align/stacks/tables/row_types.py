@@ -1,12 +1,12 @@
 """Step 8's vocabulary: what a frame, a system call or a kernel function says about where a process is.
 
-The tables themselves: `frames_*.py`, `kernel_waits.py` and `kernel_stacks.py`. Data, not code paths: adding knowledge
-is adding a row.
+The tables themselves: `frames.toml` and `kernel.toml`. Data, not code paths: adding knowledge is adding a row.
 """
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from shared.answer.words import Cause
 
@@ -84,20 +84,11 @@ class FramePattern:
         return self.cause in MAY_PASS or self.waits_on is WaitsOn.CHILD
 
 
-def frame_row(
-    doing: Doing, cause: Cause, label: str, function: str, file: str = "", *, waits_on: WaitsOn | None = None
-) -> FramePattern:
-    return FramePattern(doing, cause, label, re.compile(function), re.compile(file), waits_on)
-
-
-def package(*names: str) -> str:
-    """A pattern for files of installed packages; py-spy cuts their paths at `site-packages/` or leaves them whole."""
-    return rf"(^|-packages/)({'|'.join(names)})/"
-
-
-def stdlib(*names: str) -> str:
-    """A pattern for modules of the standard library, and not for a user's file of the same name."""
-    return rf"(^|/python3\.\d+t?/)({'|'.join(names)})\.py$"
+def frame_row(row: dict[str, Any]) -> FramePattern:
+    """Return a row of `frames.toml`."""
+    patterns = re.compile(row["function"]), re.compile(row.get("file", ""))
+    waits_on = WaitsOn(row["waits_on"]) if "waits_on" in row else None
+    return FramePattern(Doing(row["doing"]), Cause(row["cause"]), row["label"], *patterns, waits_on)
 
 
 @dataclass(frozen=True)
@@ -115,16 +106,15 @@ class KernelPattern:
     waits_on: WaitsOn | None = None
 
 
-def kernel_row(
-    cause: Cause,
-    label: str,
-    *,
-    syscall: str = "",
-    target: str = "",
-    wchan: str = "",
-    may_pass: bool = False,
-    doing: Doing = Doing.OUTSIDE,
-    waits_on: WaitsOn | None = None,
-) -> KernelPattern:
-    patterns = (re.compile(syscall), re.compile(target), re.compile(wchan))
-    return KernelPattern(cause, label, *patterns, may_pass, doing, waits_on)
+def kernel_row(row: dict[str, Any]) -> KernelPattern:
+    """Return a row of `kernel.toml`."""
+    return KernelPattern(
+        Cause(row["cause"]),
+        row["label"],
+        re.compile(row.get("syscall", "")),
+        re.compile(row.get("target", "")),
+        re.compile(row.get("wchan", "")),
+        row.get("may_pass", False),
+        Doing(row.get("doing", Doing.OUTSIDE)),
+        WaitsOn(row["waits_on"]) if "waits_on" in row else None,
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collector.align.stacks.tables.kernel_stacks import stack_row
+from collector.align.stacks.tables.kernel_facts import stack_row
 from shared.answer.diagnosis import Diagnosis, GpuEvidence, KernelEvidence
 from shared.answer.words import Cause, Kind, Verdict
 from shared.missing import Missing, Reason

@@ -12,10 +12,12 @@ from collector.show.views import view_sequences
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import unfold
-from shared.wire.snapshot import NodeSnapshot, RankSnapshot
+from shared.wire.snapshot import NodeSnapshot, Process, RankSnapshot
 from shared.wire.stacks import Frame
 from tests.build.jobs.dumps import bare_rank
+from tests.build.jobs.four_ranks import looks_at_all_stuck
 from tests.build.jobs.judged import judged
+from tests.build.jobs.placed import with_rank
 from tests.build.jobs.records import ISSUED, Row, judged_records, trace_of
 from tests.build.jobs.simulated import (
     LOADER,
@@ -248,6 +250,25 @@ def test_a_stopped_rank_is_told_as_stopped() -> None:
     diagnosis = diagnose(live_looks(stuck_on_two(), stopped), Expected())
     assert ranks(diagnosis) == [(Kind.RANK_STOPPED, (2,))]
     assert diagnosis.findings[0].cause is Cause.SIGNAL
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "held"),
+    [
+        ({"state": "T"}, Kind.RANK_STOPPED, "stopped by a signal"),
+        ({"frozen_by": "/sys/fs/cgroup/job/cgroup.freeze"}, Kind.RANK_NOT_JOINED, "frozen with its cgroup"),
+    ],
+    ids=["SIGSTOP", "freezer"],
+)
+def test_who_is_held_inside_of_what_all_have_issued_is_to_blame(told: Mapping[str, str], kind: Kind, held: str) -> None:
+    """The records alone show no divergence: they would send people to the network."""
+    looks = looks_at_all_stuck(hosts=None)
+    process = next(rank.process for rank in looks[-1].ranks if rank.identity.rank == 2)
+    assert isinstance(process, Process)
+    (finding,) = judged(with_rank(looks, 2, process=process.model_copy(update=told))).findings
+    assert (finding.kind, finding.culprit_ranks, finding.cause) == (kind, (2,), Cause.SIGNAL)
+    assert f"rank 2 is held inside all_reduce #4 of group default_pg: it is {held}" in finding.summary
+    assert "ranks 0-1,3 wait for it" in finding.summary and finding.certainty is Certainty.PROVEN
 
 
 def test_a_rank_without_a_process_is_missing_on_its_node() -> None:

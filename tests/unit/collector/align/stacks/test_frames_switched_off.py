@@ -1,18 +1,16 @@
 """Every row of the tables of frames is needed: without it, the real frame that stands above it is read otherwise.
 
-The cases are the comments of the tables themselves: `all_reduce (torch/distributed/distributed_c10d.py:3252)`.
+The cases are the comments of `frames.toml` itself: `all_reduce (torch/distributed/distributed_c10d.py:3252)`.
 """
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 
-from collector.align.stacks.tables import frames_communication, frames_native, frames_other, match_frames
+from collector.align.stacks.tables import match_frames
 from collector.align.stacks.tables.row_types import FramePattern
 
 _FRAME = re.compile(r"(?P<function>[\w:.]+) \((?P<file>[^():]+)(?::\d+)?\)")
@@ -26,30 +24,22 @@ class Case(NamedTuple):
     frames: tuple[tuple[str, str], ...]
 
 
-def cases_of(module: ModuleType, *, native: bool) -> Iterator[Case]:
-    """The rows of all tables of a module, with the comments above them."""
-    source = Path(module.__file__ or "").read_text()
-    lines = source.splitlines()
-    for node in ast.parse(source).body:
-        if not isinstance(node, ast.AnnAssign) or not isinstance(node.value, ast.Tuple):
-            continue
-        assert isinstance(node.target, ast.Name)
-        rows, frames = getattr(module, node.target.id), ()
-        calls = [each for each in node.value.elts if isinstance(each, ast.Call)]
-        for row, call in zip(rows, calls, strict=False):
-            above = call.lineno - 1
-            while lines[above - 1].lstrip().startswith("#"):
-                above -= 1
-            told = " ".join(lines[above : call.lineno - 1])
-            frames = tuple((m["function"], m["file"]) for m in _FRAME.finditer(told)) if told else frames
-            yield Case(row, native, frames)
+def cases() -> Iterator[Case]:
+    """The rows, with the comments above them; a row without has those of the row before it."""
+    pack = Path(match_frames.__file__).with_name("frames.toml").read_text()
+    tables = {"python": iter(match_frames.FRAMES), "native": iter(match_frames.NATIVE_FRAMES)}
+    comment, frames = "", ()
+    for line in pack.splitlines():
+        comment += line if line.startswith("# ") else ""
+        name = line.strip("[]")
+        if line.startswith("[[") and name in tables:
+            told = tuple((m["function"], m["file"]) for m in _FRAME.finditer(comment))
+            frames = told or frames
+            yield Case(next(tables[name]), name == "native", frames)
+        comment = comment if line.startswith("#") else ""
 
 
-CASES = [
-    *cases_of(frames_communication, native=False),
-    *cases_of(frames_other, native=False),
-    *cases_of(frames_native, native=True),
-]
+CASES = list(cases())
 
 
 def read(case: Case) -> list[FramePattern | None]:
@@ -58,7 +48,7 @@ def read(case: Case) -> list[FramePattern | None]:
 
 
 def test_every_row_has_a_case() -> None:
-    rows = {id(row) for row in (*match_frames.FRAMES, *frames_native.NATIVE_FRAMES)}
+    rows = {id(row) for row in (*match_frames.FRAMES, *match_frames.NATIVE_FRAMES)}
     assert {id(case.row) for case in CASES} == rows
     assert all(case.frames for case in CASES)
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from collector.align.stacks.tables.frames_native import waits_for_work
-from collector.align.stacks.tables.kernel_waits import kernel_pattern
-from collector.align.stacks.tables.match_frames import frame_pattern
+from collector.align.stacks.tables.kernel_facts import kernel_pattern
+from collector.align.stacks.tables.match_frames import frame_pattern, waits_for_work
 from collector.align.stacks.tables.row_types import Doing
 from shared.answer.words import Cause
 
@@ -14,125 +13,22 @@ SITE = "/env/lib/python3.11/site-packages"
 @pytest.mark.parametrize(
     ("function", "file", "doing", "cause"),
     [
-        ("all_reduce", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.COLLECTIVE, Cause.COMMUNICATION),
         ("_all_gather_base", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.COLLECTIVE, Cause.COMMUNICATION),
-        ("all_gather_object", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.COLLECTIVE, Cause.COMMUNICATION),
-        (
-            "broadcast_object_list",
-            f"{SITE}/torch/distributed/distributed_c10d.py",
-            Doing.COLLECTIVE,
-            Cause.COMMUNICATION,
-        ),
-        ("monitored_barrier", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.COLLECTIVE, Cause.COMMUNICATION),
-        (
-            "_CPUSHMDistributed.all_reduce",
-            f"{SITE}/vllm/distributed/device_communicators/cpu_communicator.py",
-            Doing.COLLECTIVE,
-            Cause.COMMUNICATION,
-        ),
         ("recv_object", f"{SITE}/sglang/srt/distributed/parallel_state.py", Doing.P2P, Cause.COMMUNICATION),
-        ("recv", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.P2P, Cause.COMMUNICATION),
-        ("batch_isend_irecv", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.P2P, Cause.COMMUNICATION),
-        ("new_group", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.STORE, Cause.RENDEZVOUS),
-        ("init_process_group", f"{SITE}/torch/distributed/distributed_c10d.py", Doing.STORE, Cause.RENDEZVOUS),
-        ("wait_all", f"{SITE}/torch/futures/__init__.py", Doing.WORK, Cause.COMMUNICATION),
-        ("Manager.wait_quorum", f"{SITE}/torchft/manager.py", Doing.STORE, Cause.RENDEZVOUS),
         ("Manager.should_commit", f"{SITE}/torchft/manager.py", Doing.STORE, Cause.RENDEZVOUS),
-        ("_create_c10d_store", f"{SITE}/torch/distributed/rendezvous.py", Doing.STORE, Cause.RENDEZVOUS),
         ("_engine_run_backward", f"{SITE}/torch/autograd/graph.py", Doing.WORK, Cause.COMMUNICATION),
-        ("synchronize", f"{SITE}/torch/cuda/__init__.py", Doing.DEVICE, Cause.DEVICE_SYNC),
-        (
-            "_MultiProcessingDataLoaderIter._try_get_data",
-            f"{SITE}/torch/utils/data/dataloader.py",
-            Doing.OUTSIDE,
-            Cause.DATALOADER,
-        ),
-        ("_worker_loop", f"{SITE}/torch/utils/data/_utils/worker.py", Doing.OUTSIDE, Cause.DATALOADER),
-        ("Pdb.interaction", "/usr/lib/python3.11/pdb.py", Doing.OUTSIDE, Cause.DEBUGGER),
-        ("save", f"{SITE}/torch/serialization.py", Doing.OUTSIDE, Cause.CHECKPOINT),
-        (
-            "_AsyncCheckpointProcess._wait_for_response",
-            f"{SITE}/torch/distributed/checkpoint/_async_process_executor.py",
-            Doing.OUTSIDE,
-            Cause.CHECKPOINT,
-        ),
-        ("save_checkpoint", "/home/ada/train.py", Doing.OUTSIDE, Cause.CHECKPOINT),
-        ("load_ckpt", "/home/ada/train.py", Doing.OUTSIDE, Cause.CHECKPOINT),
-        ("FileBaton.wait", f"{SITE}/torch/utils/file_baton.py", Doing.OUTSIDE, Cause.COMPILE),
-        ("UnixFileLock._acquire", f"{SITE}/filelock/_unix.py", Doing.OUTSIDE, Cause.FILESYSTEM),
-        ("SocketIO.readinto", "/usr/lib/python3.11/socket.py", Doing.OUTSIDE, Cause.NETWORK),
-        ("_shutdown", "/usr/lib/python3.11/threading.py", Doing.OUTSIDE, Cause.TEARDOWN),
-        ("_find_and_load", "<frozen importlib._bootstrap>", Doing.OUTSIDE, Cause.IMPORT),
-        ("Popen.wait", "/usr/lib/python3.11/subprocess.py", Doing.OUTSIDE, Cause.USER_CODE),
-        ("barrier", f"{SITE}/torch/distributed/elastic/utils/store.py", Doing.STORE, Cause.RENDEZVOUS),
-        ("_wait_all_workers", f"{SITE}/torch/distributed/rpc/api.py", Doing.WORK, Cause.COMMUNICATION),
-        ("synchronize", f"{SITE}/horovod/torch/mpi_ops.py", Doing.WORK, Cause.COMMUNICATION),
-        (
-            "FSDPParamGroup.wait_for_unshard",
-            f"{SITE}/torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py",
-            Doing.WORK,
-            Cause.COMMUNICATION,
-        ),
-        ("_wait_batch_p2p", f"{SITE}/torch/distributed/pipelining/schedules.py", Doing.WORK, Cause.COMMUNICATION),
-        (
-            "_communicate",
-            "/workspace/megatron/core/pipeline_parallel/p2p_communication.py",
-            Doing.WORK,
-            Cause.COMMUNICATION,
-        ),
-        (
-            "AllGatherHandle.wait",
-            f"{SITE}/deepspeed/runtime/zero/partition_parameters.py",
-            Doing.WORK,
-            Cause.COMMUNICATION,
-        ),
-        ("Event.wait", f"{SITE}/torch/cuda/streams.py", Doing.DEVICE, Cause.DEVICE_SYNC),
-        ("mark_step", f"{SITE}/torch_xla/core/xla_model.py", Doing.DEVICE, Cause.DEVICE_SYNC),
+        ("_communicate", "/srv/megatron/core/pipeline_parallel/p2p_communication.py", Doing.WORK, Cause.COMMUNICATION),
         ("JITFunction.run", f"{SITE}/triton/runtime/jit.py", Doing.DEVICE, Cause.DEVICE_SYNC),
-        ("fetch", f"{SITE}/torch/utils/data/_utils/fetch.py", Doing.OUTSIDE, Cause.DATALOADER),
-        ("__next__", f"{SITE}/nvidia/dali/plugin/base_iterator.py", Doing.OUTSIDE, Cause.DATALOADER),
-        ("iterator", f"{SITE}/webdataset/pipeline.py", Doing.OUTSIDE, Cause.DATALOADER),
-        ("Dataset.map", f"{SITE}/datasets/arrow_dataset.py", Doing.OUTSIDE, Cause.DATALOADER),
-        ("save", f"{SITE}/torch/distributed/checkpoint/state_dict_saver.py", Doing.OUTSIDE, Cause.CHECKPOINT),
-        ("serialize_file", f"{SITE}/safetensors/torch.py", Doing.OUTSIDE, Cause.CHECKPOINT),
-        (
-            "TorchCheckpointEngine.save",
-            f"{SITE}/deepspeed/runtime/checkpoint_engine/torch_checkpoint_engine.py",
-            Doing.OUTSIDE,
-            Cause.CHECKPOINT,
-        ),
-        ("save", f"{SITE}/megatron/core/dist_checkpointing/serialization.py", Doing.OUTSIDE, Cause.CHECKPOINT),
-        ("save_checkpoint", f"{SITE}/lightning/fabric/plugins/io/torch_io.py", Doing.OUTSIDE, Cause.CHECKPOINT),
-        ("FileLock.acquire", f"{SITE}/torch/utils/_filelock.py", Doing.OUTSIDE, Cause.FILESYSTEM),
-        ("copyfileobj", "/usr/lib/python3.11/shutil.py", Doing.OUTSIDE, Cause.FILESYSTEM),
-        ("_compile", f"{SITE}/torch/_dynamo/convert_frame.py", Doing.OUTSIDE, Cause.COMPILE),
-        ("_compile_fx_inner", f"{SITE}/torch/_inductor/compile_fx.py", Doing.OUTSIDE, Cause.COMPILE),
-        ("PyCodeCache.load", f"{SITE}/torch/_inductor/codecache.py", Doing.OUTSIDE, Cause.COMPILE),
+        ("Pdb.interaction", "/usr/lib/python3.11/pdb.py", Doing.OUTSIDE, Cause.DEBUGGER),
+        ("load_ckpt", "/home/ada/train.py", Doing.OUTSIDE, Cause.CHECKPOINT),
+        ("_find_and_load", "<frozen importlib._bootstrap>", Doing.OUTSIDE, Cause.IMPORT),
         ("generate", f"{SITE}/torch/_inductor/codegen/wrapper.py", Doing.OUTSIDE, Cause.COMPILE),
-        ("compile", f"{SITE}/triton/compiler/compiler.py", Doing.OUTSIDE, Cause.COMPILE),
-        ("make_cubin", f"{SITE}/triton/backends/nvidia/compiler.py", Doing.OUTSIDE, Cause.COMPILE),
-        ("OpBuilder.jit_load", f"{SITE}/deepspeed/ops/op_builder/builder.py", Doing.OUTSIDE, Cause.COMPILE),
-        ("getaddrinfo", "/usr/lib/python3.11/socket.py", Doing.OUTSIDE, Cause.NETWORK),
-        ("sleep", f"{SITE}/tenacity/nap.py", Doing.OUTSIDE, Cause.NETWORK),
         ("Retry.sleep", f"{SITE}/urllib3/util/retry.py", Doing.OUTSIDE, Cause.NETWORK),
-        ("HTTPAdapter.send", f"{SITE}/requests/adapters.py", Doing.OUTSIDE, Cause.NETWORK),
-        ("handle_request", f"{SITE}/httpcore/_sync/http11.py", Doing.OUTSIDE, Cause.NETWORK),
-        ("sync", f"{SITE}/fsspec/asyn.py", Doing.OUTSIDE, Cause.NETWORK),
-        ("_call_s3", f"{SITE}/s3fs/core.py", Doing.OUTSIDE, Cause.NETWORK),
-        ("HfApi.upload_folder", f"{SITE}/huggingface_hub/hf_api.py", Doing.OUTSIDE, Cause.NETWORK),
-        ("MailboxHandle.wait_or", f"{SITE}/wandb/sdk/mailbox/mailbox_handle.py", Doing.OUTSIDE, Cause.NETWORK),
-        ("do_wait_suspend", f"{SITE}/debugpy/_vendored/pydevd/pydevd.py", Doing.OUTSIDE, Cause.DEBUGGER),
-        ("InteractiveShell.mainloop", f"{SITE}/IPython/terminal/interactiveshell.py", Doing.OUTSIDE, Cause.DEBUGGER),
-        ("Cmd.cmdloop", "/usr/lib/python3.11/cmd.py", Doing.OUTSIDE, Cause.DEBUGGER),
         ("unix_getpass", "/usr/lib/python3.11/getpass.py", Doing.OUTSIDE, Cause.USER_CODE),
-        ("_exit_function", "/usr/lib/python3.11/multiprocessing/util.py", Doing.OUTSIDE, Cause.TEARDOWN),
-        ("ApplyResult.get", "/usr/lib/python3.11/multiprocessing/pool.py", Doing.OUTSIDE, Cause.USER_CODE),
-        ("Popen.poll", "/usr/lib/python3.11/multiprocessing/popen_fork.py", Doing.OUTSIDE, Cause.USER_CODE),
-        ("Handler.acquire", "/usr/lib/python3.11/logging/__init__.py", Doing.OUTSIDE, Cause.USER_CODE),
-        ("StreamHandler.flush", "/usr/lib/python3.11/logging/__init__.py", Doing.OUTSIDE, Cause.USER_CODE),
     ],
 )
 def test_python_frames(function: str, file: str, doing: Doing, cause: Cause) -> None:
+    """Of each row one is in `test_frames_switched_off.py`; here: names with their class, and whole paths."""
     row = frame_pattern(function, file, native=False)
     assert row is not None
     assert (row.doing, row.cause) == (doing, cause)

@@ -1,0 +1,67 @@
+"""Packs: what is known of the world, as rows of TOML beside the code that reads them.
+
+A text may be written in pieces, as a list. In it `%{NAME}` stands for one of the pack's `parts`, `%{package:A|B}` for
+files of installed packages, of which py-spy cuts the paths at `site-packages/` or leaves them whole, and
+`%{stdlib:A|B}` for modules of the standard library, and not for a user's file of the same name.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K")
+
+RowsBeside = Callable[[str, str], Iterable[dict[str, Any]]]
+"""From a pack's file and one of its tables to further rows."""
+
+_BESIDE: list[RowsBeside] = []
+
+_PART = re.compile(r"%\{(?:(?P<of>package|stdlib):)?(?P<name>[^}]+)\}")
+_FILES = {"package": r"(^|-packages/)({})/", "stdlib": r"(^|/python3\.\d+t?/)({})\.py$"}
+
+
+@dataclass(frozen=True)
+class LineRow(Generic[K]):
+    """One kind of line. Its pattern is made when a line first holds its hint: few logs hold many."""
+
+    kind: K
+    hint: str
+    text: str
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """What the line must match; its named groups are fields of the event."""
+        return re.compile(self.text)
+
+
+def add_rows_by(give: RowsBeside) -> None:
+    """Have packs that are read from now on hold further rows: those of a site, of which pure code knows nothing."""
+    _BESIDE.append(give)
+
+
+def read_pack(beside: str, name: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of the pack beside a module, with its rows in their order and their texts whole.
+
+    Behind ours stand those that `add_rows_by` was given.
+    """
+    tables: dict[str, Any] = tomllib.loads(Path(beside).with_name(name).read_text("utf-8"))
+    parts = tables.pop("parts", {})
+
+    def part(found: re.Match[str]) -> str:
+        if found["of"]:
+            return _FILES[found["of"]].replace("{}", found["name"])
+        return str(whole(parts[found["name"]]))
+
+    def whole(value: Any) -> Any:
+        text = "".join(value) if isinstance(value, list) else value
+        return _PART.sub(part, text) if isinstance(text, str) else text
+
+    return {
+        table: [{key: whole(each) for key, each in row.items()} for row in rows]
+        + [added for give in _BESIDE for added in give(name, table)]
+        for table, rows in tables.items()
+    }
