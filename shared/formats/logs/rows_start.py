@@ -52,12 +52,12 @@ STARTS = (
         r"(?P<unresolved>-?\d)",
     ),
     # [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',
-    #   but store->get('0') got error: Socket Timeout
+    #   but store->get('0') got error: Socket Timeout        key '1:2' of two ranks, where `[0]` is the first of these
     row(
         EventKind.RENDEZVOUS,
         "is setting up NCCL communicator",
         r"\[(?P<waiter>\d{1,7})\] is setting up NCCL communicators? and retr(?:ie|ei)ving ncclUniqueIds? from "
-        r"(?:\[(?P<peer>\d{1,7})\]|roots)",
+        r"(?:\[(?P<peer>\d{1,7})\]|roots)(?: via c10d key-value store by key '(?P<pair>\d{1,7}):\d{1,7}')?",
     ),
     # RuntimeError: wait timeout after 300000ms, keys: /default_pg/0//cuda//4242           torch 2.1 on
     row(
