@@ -15,7 +15,6 @@ and JSON as the worker server's `fr_trace_json` writes it. Facts that decide cor
 import re
 from array import array
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -41,6 +40,7 @@ from shared.formats.recorder.json_dump import Raw, read_json_dump, read_part
 from shared.formats.recorder.kinds import Kinds
 from shared.formats.recorder.like_entries import put_together
 from shared.formats.recorder.lives import former_lives
+from shared.formats.recorder.operations import parse_operation
 from shared.formats.recorder.safe_pickle import load_plain
 from shared.formats.recorder.signature_key import parts_of, signature_key
 from shared.json_bounds import TooCostly
@@ -54,23 +54,6 @@ MOST_BYTES = 1024 * 1024 * 1024
 _MOST_GROUPS = 65_536
 
 _TRAILING_NUMBER = re.compile(r"(?<!\d)(\d{1,7})(?:\.(?:json|pkl|pickle))?$")
-# nccl:recv 3<-0      gloo:send 1->2
-_PEERS = re.compile(r"(?P<op>\w+) (?P<one>\d{1,7})(?P<arrow>->|<-)(?P<other>\d{1,7})")
-_CANONICAL = {
-    "_all_gather_base": "all_gather_into_tensor",
-    "_allgather_base": "all_gather_into_tensor",
-    "allgather_base": "all_gather_into_tensor",
-    "_reduce_scatter_base": "reduce_scatter_tensor",
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoall_base": "all_to_all_single",
-    "all_to_all_base": "all_to_all_single",
-    "allgather_coalesced": "all_gather_coalesced",
-    "allreduce_coalesced": "all_reduce_coalesced",
-    "all_reduce_barrier": "barrier",
-}
 
 
 def rank_of_file_name(name: str) -> int | None:
@@ -119,21 +102,6 @@ def _loaded(data: bytes, most_bytes: int) -> Any:
         raise UnreadableDump(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise UnreadableDump(f"neither pickle nor JSON: {quoted(data)}") from error
-
-
-@lru_cache(maxsize=4096)
-def parse_operation(profiling_name: str) -> tuple[str, str, int | None, int | None]:
-    """Split e.g. `nccl:recv 3<-0` into (backend, canonical op, source group rank, target group rank)."""
-    backend, colon, rest = profiling_name.partition(":")
-    if not colon:
-        backend, rest = "", profiling_name
-    peers = _PEERS.fullmatch(rest)
-    if peers is None:
-        op = rest.lower().replace(":", "_")
-        return backend, _CANONICAL.get(op, op), None, None
-    one, other = int(peers["one"]), int(peers["other"])
-    source, target = (one, other) if peers["arrow"] == "->" else (other, one)
-    return backend, peers["op"].lower(), source, target
 
 
 class _Row(NamedTuple):
