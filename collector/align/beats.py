@@ -14,7 +14,7 @@ from collector.align.thresholds import (
     LONG_LOOK_SECONDS,
     SPARE_SWITCHES,
 )
-from shared.missing import Missing
+from shared.missing import Missing, Reason
 from shared.wire.snapshot import Beat, Process, RankSnapshot
 from shared.wire.trace import Origin, Trace
 
@@ -50,7 +50,7 @@ def at_work(beats: Beats | None, *, burns: bool = False) -> bool | None:
 def at_work_within(look: RankSnapshot, *, burns: bool) -> bool | None:
     """Did a rank work while it was looked at? Of one that was asked a question only its main thread tells."""
     beats, trace = beats_within(look.process), look.recorder
-    asked = not _ASKED.isdisjoint(trace.origin) if isinstance(trace, Trace) else trace.source == "recorder"
+    asked = not _ASKED.isdisjoint(trace.origin) if isinstance(trace, Trace) else trace.reason is Reason.TIMED_OUT
     if beats is None or not asked:
         return at_work(beats, burns=burns)
     first, second = beats
