@@ -18,6 +18,7 @@ from cli.commands import COMMANDS
 from cli.terminal import escape
 from shared import VERSION
 from shared.errors import InvalidSettings, UnhangError
+from shared.packs import add_rows_by
 
 INTERRUPTED = 128 + signal.SIGINT
 PIPE_CLOSED = 141
@@ -99,9 +100,26 @@ Completion in bash: eval "$(_UNHANG_COMPLETE=bash_source unhang)"; zsh_source an
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.option(
+    "--rules",
+    "folders",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(file_okay=False, exists=True),
+    help="Rules of your site: docs/rules.md. May be repeated. [env: UNHANG_RULES]",
+)
 @click.version_option(VERSION, prog_name="unhang", message="%(prog)s %(version)s")
-def unhang() -> None:
+def unhang(folders: tuple[str, ...]) -> None:
     """Find the rank that hung a distributed training job, where it is now, and what proves it."""
+    if folders:
+        os.environ["UNHANG_RULES"] = os.pathsep.join(map(os.path.abspath, folders))
+    add_rows_by(_rows_of_the_site)
+
+
+def _rows_of_the_site(pack: str, table: str) -> list[dict[str, Any]]:
+    from shared.rules.site_rules import rows_beside  # with the first pack that is read: most commands need none
+
+    return rows_beside(pack, table)
 
 
 def main() -> NoReturn:

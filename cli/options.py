@@ -40,102 +40,68 @@ def rank_option(command: F) -> F:
     return click.option("--rank", "ranks", metavar="SET", help="Only these ranks, e.g. 0-3,7.")(command)
 
 
+def _kept(name: str, text: str, **details: Any) -> Callable[[F], F]:
+    """Return an option whose value waits in the context for who chooses the source."""
+
+    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+        context.meta[name] = value
+
+    return click.option(name, expose_value=False, callback=keep, help=text, **details)
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
 def source_options(command: F) -> F:
     """Add the options that say where to look: this machine by default, a collector, or files."""
-    files = click.option(
-        "--from",
-        "directory",
-        metavar="DIR",
-        type=click.Path(path_type=Path),
-        help="Read snapshots, flight-recorder and stack dumps, logs or a bundle from here.",
-    )
-    return collector_options(files(command))
+    text = "Read snapshots, flight-recorder and stack dumps, logs or a bundle from here."
+    return collector_options(_kept("--from", text, metavar="DIR", type=click.Path(path_type=Path))(command))
 
 
 def collector_options(command: F) -> F:
     """Add the options that say which collector to ask, if any."""
-    command = collector_tls_options(command)
-    for option in (
-        click.option(
-            "--token-file",
-            type=click.Path(path_type=Path, dir_okay=False),
-            envvar="UNHANG_TOKEN_FILE",
-            help="File with the collector's bearer token. [env: UNHANG_TOKEN_FILE]",
-        ),
-        click.option(
-            "--collector",
-            metavar="URL",
-            envvar="UNHANG_COLLECTOR",
-            help="Ask the collector there, e.g. http://head:8470. [env: UNHANG_COLLECTOR]",
-        ),
-    ):
-        command = option(command)
-    return command
+    token = "File with the collector's bearer token. [env: UNHANG_TOKEN_FILE]"
+    url = "Ask the collector there, e.g. http://head:8470. [env: UNHANG_COLLECTOR]"
+    command = _kept("--token-file", token, type=_FILE, envvar="UNHANG_TOKEN_FILE")(collector_tls_options(command))
+    return _kept("--collector", url, metavar="URL", envvar="UNHANG_COLLECTOR")(command)
 
 
 def collector_tls_options(command: F) -> F:
-    """Add the files for a connection to the collector."""
-    for option in (
-        _tls_option("--key", "UNHANG_KEY", "Its private key, unless it is in the same file."),
-        _tls_option("--cert", "UNHANG_CERT", "Certificate to present to the collector."),
-        _tls_option("--cacert", "UNHANG_CACERT", "CA certificates to trust for the collector."),
+    """Add the PEM files for a connection to the collector, named as curl names them."""
+    for name, variable, text in (
+        ("--key", "UNHANG_KEY", "Its private key, unless it is in the same file."),
+        ("--cert", "UNHANG_CERT", "Certificate to present to the collector."),
+        ("--cacert", "UNHANG_CACERT", "CA certificates to trust for the collector."),
     ):
-        command = option(command)
+        command = _kept(name, f"{text} [env: {variable}]", type=_FILE, envvar=variable)(command)
     return command
-
-
-def _tls_option(name: str, variable: str, text: str) -> Callable[[F], F]:
-    """Return an option for a PEM file, named as curl names it; its value waits in the context for the source."""
-
-    def keep(context: click.Context, _: click.Parameter, path: Path | None) -> None:
-        context.meta[name] = path
-
-    return click.option(
-        name,
-        type=click.Path(path_type=Path, dir_okay=False),
-        envvar=variable,
-        expose_value=False,
-        callback=keep,
-        help=f"{text} [env: {variable}]",
-    )
 
 
 def ssh_options(command: F) -> F:
-    """Add the options that look at hosts over ssh; their values wait in the context for the source."""
-    for name, details in reversed(_SSH_OPTIONS):
-        command = click.option(name, expose_value=False, callback=_keep(name), **details)(command)
+    """Add the options that look at hosts over ssh."""
+    for name, text, details in reversed(_SSH_OPTIONS):
+        command = _kept(name, text, **details)(command)
     return command
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-_SSH_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("--ssh", {"is_flag": True, "help": "Look at hosts over your own ssh and its configuration; needs no agent."}),
-    ("--hosts", {"metavar": "LIST", "help": "With --ssh: the hosts, e.g. 'node[01-64],gpu7'."}),
-    ("--slurm", {"metavar": "JOBID", "help": "With --ssh: the hosts of this Slurm job, by squeue."}),
+_SSH_OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("--ssh", "Look at hosts over your own ssh and its configuration; needs no agent.", {"is_flag": True}),
+    ("--hosts", "With --ssh: the hosts, e.g. 'node[01-64],gpu7'.", {"metavar": "LIST"}),
+    ("--slurm", "With --ssh: the hosts of this Slurm job, by squeue.", {"metavar": "JOBID"}),
     (
         "--fanout",
-        {
-            "type": click.IntRange(1, 1024),
-            "default": 64,
-            "show_default": True,
-            "help": "Hosts to visit at the same time.",
-        },
+        "Hosts to visit at the same time.",
+        {"type": click.IntRange(1, 1024), "default": 64, "show_default": True},
     ),
-    ("--ssh-command", {"metavar": "CMD", "default": "ssh", "show_default": True, "help": "The ssh client."}),
-    ("--ssh-option", {"metavar": "OPT", "multiple": True, "help": "For its -o, e.g. User=alice; may be repeated."}),
+    ("--ssh-command", "The ssh client.", {"metavar": "CMD", "default": "ssh", "show_default": True}),
+    ("--ssh-option", "For its -o, e.g. User=alice; may be repeated.", {"metavar": "OPT", "multiple": True}),
     (
         "--remote-command",
-        {"metavar": "CMD", "help": "How unhang, or Python with --with-zipapp, is called there. [default: unhang]"},
+        "How unhang, or Python with --with-zipapp, is called there. [default: unhang]",
+        {"metavar": "CMD"},
     ),
-    ("--with-zipapp", {"type": _FILE, "metavar": "FILE", "help": "Copy unhang.pyz there; needs Python there."}),
+    ("--with-zipapp", "Copy unhang.pyz there; needs Python there.", {"type": _FILE, "metavar": "FILE"}),
 )
-
-
-def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
-        context.meta[name] = value
-
-    return keep
 
 
 def hosts_and_way() -> "tuple[tuple[str, ...], Way] | None":
@@ -172,35 +138,48 @@ def hosts_over_ssh() -> "Ssh | None":
     return Ssh(names, way, most_at_once=click.get_current_context().meta["--fanout"])
 
 
-def choose_source(collector: str | None, directory: Path | None, token_file: Path | None) -> "JobSource":
+def choose_source() -> "JobSource":
     """Return what to ask. Raises UsageError where two are named."""
+    context = click.get_current_context()
+    directory = context.meta["--from"]
+    asks_collector = context.get_parameter_source("collector") is ParameterSource.COMMANDLINE
     over_ssh = hosts_over_ssh()
     if over_ssh is not None:
-        said = click.get_current_context().get_parameter_source("collector")
-        if directory is not None or said is ParameterSource.COMMANDLINE:
+        if directory is not None or asks_collector:
             raise click.UsageError("--ssh, --from and --collector cannot be combined")
         return over_ssh
     if directory is not None:
-        said = click.get_current_context().get_parameter_source("collector")
-        if collector is not None and said is ParameterSource.COMMANDLINE:
+        if asks_collector:
             raise click.UsageError("--from and --collector cannot be combined")
         from cli.sources.files import Files
 
         return Files(directory)
-    if collector is not None:
-        return choose_collector(collector, token_file)
+    if named_collector() is not None:
+        return choose_collector()
     from cli.sources.one_box import OneBox
 
     return OneBox()
 
 
-def choose_collector(collector: str | None, token_file: Path | None) -> "Remote":
+def named_collector() -> str | None:
+    """Return the URL of the collector that was named."""
+    url: str | None = click.get_current_context().meta["--collector"]
+    return url
+
+
+def choose_collector() -> "Remote":
     """Return the collector that was named. Raises UsageError where none was."""
-    if collector is None:
+    url = named_collector()
+    if url is None:
         raise click.UsageError("name a collector with --collector URL")
+    return collector_at(url, click.get_current_context().meta["--token-file"])
+
+
+def collector_at(url: str, token_file: Path | None) -> "Remote":
+    """Return the collector there, over TLS as its options say."""
     from cli.sources.remote import Remote
 
-    return Remote.at(collector, token_file, tls_files())
+    return Remote.at(url, token_file, tls_files())
 
 
 def tls_files() -> "TlsFiles":
@@ -211,9 +190,7 @@ def tls_files() -> "TlsFiles":
     return TlsFiles(meta["--cert"], meta["--key"], meta["--cacert"])
 
 
-_SOURCE_WORDS = ("--from", "--collector", "--token-file", *(name for name, _ in _SSH_OPTIONS))
-_PARAMETERS = {"--from": "directory"}
-"""Parameters that are not called as their option is."""
+_SOURCE_WORDS = ("--from", "--collector", "--token-file", *(name for name, *_ in _SSH_OPTIONS))
 
 
 def source_words() -> tuple[str, ...]:
@@ -223,9 +200,9 @@ def source_words() -> tuple[str, ...]:
     """
     context, words = click.get_current_context(), []
     for name in _SOURCE_WORDS:
-        parameter = _PARAMETERS.get(name, name.removeprefix("--").replace("-", "_"))
+        parameter = name.removeprefix("--").replace("-", "_")
         if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
-            value = context.meta.get(name, context.params.get(parameter))
+            value = context.meta[name]
             values = value if isinstance(value, tuple) else (value,)
             words += [name] if value is True else [word for one in values for word in (name, str(one))]
     return tuple(words)

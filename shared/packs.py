@@ -7,12 +7,18 @@ files of installed packages, of which py-spy cuts the paths at `site-packages/` 
 
 import re
 import tomllib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
+
+RowsBeside = Callable[[str, str], Iterable[dict[str, Any]]]
+"""From a pack's file and one of its tables to further rows."""
+
+_BESIDE: list[RowsBeside] = []
 
 _PART = re.compile(r"%\{(?:(?P<of>package|stdlib):)?(?P<name>[^}]+)\}")
 _FILES = {"package": r"(^|-packages/)({})/", "stdlib": r"(^|/python3\.\d+t?/)({})\.py$"}
@@ -32,8 +38,16 @@ class LineRow(Generic[K]):
         return re.compile(self.text)
 
 
+def add_rows_by(give: RowsBeside) -> None:
+    """Have packs that are read from now on hold further rows: those of a site, of which pure code knows nothing."""
+    _BESIDE.append(give)
+
+
 def read_pack(beside: str, name: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the tables of the pack beside a module, with its rows in their order and their texts whole."""
+    """Return the tables of the pack beside a module, with its rows in their order and their texts whole.
+
+    Behind ours stand those that `add_rows_by` was given.
+    """
     tables: dict[str, Any] = tomllib.loads(Path(beside).with_name(name).read_text("utf-8"))
     parts = tables.pop("parts", {})
 
@@ -46,4 +60,8 @@ def read_pack(beside: str, name: str) -> dict[str, list[dict[str, Any]]]:
         text = "".join(value) if isinstance(value, list) else value
         return _PART.sub(part, text) if isinstance(text, str) else text
 
-    return {name: [{key: whole(each) for key, each in row.items()} for row in rows] for name, rows in tables.items()}
+    return {
+        table: [{key: whole(each) for key, each in row.items()} for row in rows]
+        + [added for give in _BESIDE for added in give(name, table)]
+        for table, rows in tables.items()
+    }

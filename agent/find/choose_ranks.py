@@ -12,7 +12,8 @@
    same variables.
 4. What lies below a rank are its children, whatever their environment says, but for other process groups' ranks. One
    that has the number of the rank above it in a group of the same size only works for it: asynchronous checkpoints of
-   PyTorch's are written by such processes, which meet each other at a place of their own.
+   PyTorch's are written by such processes, which meet each other at a place of their own. What its parent started
+   together with it may be ranks that have not come yet (siblings.py).
 5. Zombies beside ranks have exited. They keep their exit status until somebody reaps them.
 """
 
@@ -23,6 +24,7 @@ from agent.errors import Gone
 from agent.find.launchers import LAUNCHERS
 from agent.find.pod_of_process import place_of
 from agent.find.processes import Candidate, Lister, Listing, RankLikelihood
+from agent.find.siblings import TOGETHER_SECONDS, siblings_of
 from agent.proc.procfs import ProcFs, Stat
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
@@ -46,6 +48,8 @@ class Rank(NamedTuple):
     children: tuple[int, ...]
     has_group: bool = False
     """Is it known to have called init_process_group?"""
+    beside: tuple[int, ...] = ()
+    """Processes that were started together with it, and are no ranks yet."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -67,8 +71,10 @@ def discover(listing: Listing, lister: Lister, procfs: ProcFs, host: str) -> Fou
     candidates = [each for each in _without_launchers(listing, lister) if not _is_below_rank(each, listing)]
     chosen = [top for group in _by_identity(candidates) for top in _choose(group, listing, lister)]
     others = {candidate.stat.pid for candidate in chosen if candidate.has_group}
-    ranks = [_rank(candidate, families, others, procfs, host) for candidate in chosen]
-    ranks.sort(key=lambda rank: (rank.identity.job or "", rank.identity.rank, rank.stat.pid))
+    chosen.sort(key=lambda each: (each.identity.job or "", each.identity.rank, each.stat.pid))
+    beside = siblings_of(chosen, listing, lister)
+    made = (_rank(candidate, families, others, procfs, host) for candidate in chosen)
+    ranks = [rank._replace(beside=beside.get(rank.stat.pid, ())) for rank in made]
     return FoundRanks(tuple(ranks), tuple(_zombies(listing, ranks, procfs)), _missing(listing, lister))
 
 
@@ -133,7 +139,7 @@ def _choose(group: list[Candidate], listing: Listing, lister: Lister) -> list[Ca
     """Step 3. Two unrelated tops with one identity stay two: both must be seen.
 
     A family may have several users: `sudo -u` and what it started. Unrelated processes of several users say nothing
-    about each other.
+    about each other. Nor do variables that a script hands down to all that it spawns, once one of them has a group.
     """
     families: dict[int, list[Candidate]] = {}
     pids = {candidate.stat.pid for candidate in group}
@@ -141,6 +147,8 @@ def _choose(group: list[Candidate], listing: Listing, lister: Lister) -> list[Ca
         above = [pid for pid in listing.ancestors(candidate.stat.pid) if pid in pids]
         families.setdefault(above[-1] if above else candidate.stat.pid, []).append(candidate)
     chosen = [_runner(family, lister) for family in families.values()]
+    beside = {c.stat.parent_pid for c in chosen if c.has_group and c.identity.launcher is None}
+    chosen = [c for c in chosen if c.has_group or c.stat.parent_pid not in beside]
     with_python = {c.identity.user for c in chosen if lister.runs(c.stat) is not RankLikelihood.OTHER}
     return [c for c in chosen if c.identity.user not in with_python or lister.runs(c.stat) is not RankLikelihood.OTHER]
 
@@ -178,10 +186,6 @@ def _below(pid: int, families: dict[int, list[int]], others: set[int]) -> list[i
     return found[:_MOST_CHILDREN]
 
 
-_TOGETHER_SECONDS = 15.0
-"""A launcher starts its ranks within this; what it started at another time was no rank of the same attempt."""
-
-
 def _zombies(listing: Listing, ranks: list[Rank], procfs: ProcFs) -> list[Exited]:
     """Step 5. A zombie of another name or time than the ranks beside it was some helper of the launcher."""
     beside: dict[tuple[int, str], list[Rank]] = {}
@@ -194,7 +198,7 @@ def _zombies(listing: Listing, ranks: list[Rank], procfs: ProcFs) -> list[Exited
 
 def _started_with(stat: Stat, ranks: list[Rank], procfs: ProcFs) -> list[Rank]:
     began = procfs.started_at(stat)
-    return [rank for rank in ranks if abs((rank.identity.started_at or began) - began) <= _TOGETHER_SECONDS]
+    return [rank for rank in ranks if abs((rank.identity.started_at or began) - began) <= TOGETHER_SECONDS]
 
 
 def exited_from(stat: Stat, beside: Iterable[Rank], procfs: ProcFs) -> Exited:

@@ -114,9 +114,12 @@ class GroupSearch:
                 key = self._forked_from.get(key)
         return sure
 
+    def expect(self, stats: Sequence[Stat]) -> None:
+        """Note that these are to be searched: on a busy machine the search itself may begin too late to say so."""
+        self._unfinished = {_key(stat): stat for stat in stats}
+
     def search(self, stats: Sequence[Stat], deadline: Deadline) -> None:
         """Search these processes until the deadline."""
-        self._unfinished = {_key(stat): stat for stat in stats}
         for stat in stats:
             if deadline.left() <= 0:
                 return

@@ -18,6 +18,8 @@ from shared.redaction.redact import redact
 
 _SOON_SECONDS = 15.0
 """Importing PyTorch takes some seconds, and so does a rendezvous that succeeds."""
+_RANK_CPU_SECONDS = 1.0
+"""What a rank that has ended has used at least, for importing PyTorch: nothing else that launchers start does."""
 _MOST_TOLD = 8
 _MOST_SHOWN = 300
 _MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
@@ -37,6 +39,7 @@ _NODES = re.compile(r"--(?:nnodes|num_machines)[= ](\S+)")
 def waiting_launchers(listing: Listing, lister: Lister) -> Iterator[tuple[int, Missing]]:
     """Iterate over such launchers, with their process ids."""
     parents = {stat.parent_pid for stat in listing.stats.values() if stat.state not in "ZX"}
+    unreaped = {stat.parent_pid for stat in listing.stats.values() if stat.cpu_seconds > _RANK_CPU_SECONDS}
     told = 0
     for stat in listing.stats.values():
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start_ticks / TICKS_PER_SECOND
@@ -45,7 +48,8 @@ def waiting_launchers(listing: Listing, lister: Lister) -> Iterator[tuple[int, M
         words = meeting_words(lister.arguments(stat))
         if words is not None:
             told += 1
-            yield stat.pid, _missing(stat, age, words)
+            had_ranks = stat.pid in unreaped or stat.waited_cpu_seconds > _RANK_CPU_SECONDS
+            yield stat.pid, _missing(stat, age, words, had_ranks=had_ranks)
 
 
 def meeting_words(arguments: Sequence[str]) -> str | None:
@@ -79,13 +83,16 @@ def _words(arguments: Sequence[str]) -> Iterator[str]:
             yield " ".join(own[at : at + 1 if match["value"] is not None else at + 2])
 
 
-def _missing(stat: Stat, age: float, words: str) -> Missing:
+def _missing(stat: Stat, age: float, words: str, *, had_ranks: bool) -> Missing:
     met = f" ({words})" if words else ""
     nodes = _NODES.search(words)
-    if nodes is None or nodes[1] in ("1", "1:1"):
+    if had_ranks:
+        why = "those that it had have ended, and it is at its end, or waits for others"
+    elif nodes is None or nodes[1] in ("1", "1:1"):
         used = f"{stat.cpu_seconds:.0f} s of CPU time"
         why = f"it waits for no other node, and may still be importing: it has used {used}"
     else:
         why = "usually it waits in rendezvous for nodes that have not arrived"
-    detail = f"the launcher with pid {stat.pid} has run for {age:.0f} s and has started no rank{met}: {why}"
+    has = "has" if had_ranks else "has started"
+    detail = f"the launcher with pid {stat.pid} has run for {age:.0f} s and {has} no rank{met}: {why}"
     return Missing(source=WAITING_LAUNCHERS, reason=Reason.NOT_FOUND, detail=detail)

@@ -5,7 +5,8 @@
 2. Where it says something else, or nothing, it is of no use: a shell hands RANK=0 down to a script that spawns eight
    ranks. Such a job is named after the place where its ranks met.
 3. A group that is not the world proves nothing against a launcher: torchft joins jobs by a group that each of them
-   leaves and makes anew whenever another one comes or goes.
+   leaves and makes anew whenever another one comes or goes. One that is awaited, of more ranks than the environment
+   knows, does: that tells of the node that spawned them.
 """
 
 from agent.find.launchers import Environment, gpu_of, identify, is_address, job_name, number
@@ -21,9 +22,11 @@ def identity_of(environment: Environment, group: TorchGroup | None) -> Identity 
     told = identify(environment)
     if group is None:
         return told
+    if group.is_awaited and told is not None and (told.world_size or group.size) < group.size:
+        told = None
     if told is not None and told.rank == group.rank and told.world_size in (None, group.size):
         return told.model_copy(update={"world_size": group.size, "job": _name(environment, group)})
-    if told is not None and told.launcher in _READ_BY_TORCH and told.world_size is not None and not group.is_first:
+    if told is not None and told.launcher in _READ_BY_TORCH and told.world_size is not None and not group.is_first:  # 3
         return told
     local_rank = number(environment, "LOCAL_RANK")
     return Identity(

@@ -51,7 +51,8 @@ class MarkRing:
         for mark in reversed(newest):  # of two groups of one name the one that issued last counts
             name = mark.name, mark.description
             known = before.get(name)
-            self._places[name] = known if known is not None and not _is_ahead(mark, known.mark) else _Place(mark, at)
+            stands = known is not None and not _is_ahead(mark, known.mark)
+            self._places[name] = known if known is not None and stands else _Place(mark, _since(mark, at, first=first))
         self._read_at = at
         while self._steps and self._steps[0] < at - _KEPT_SECONDS:
             self._steps.popleft()
@@ -101,6 +102,12 @@ class MarkRing:
             groups=tuple(map(_told_of, latest)),
             longest_pause_seconds=self.longest_pause,
         )
+
+
+def _since(mark: GroupMark, at: float, *, first: bool) -> float:
+    """Return since when a group is known to be there: what was pending when first read has been since it was issued."""
+    pending = mark.issued is not None and mark.completed is not None and mark.completed < mark.issued
+    return min(at, mark.issued_ns / 1e9) if first and pending else at
 
 
 def _is_ahead(mark: GroupMark, known: GroupMark) -> bool:

@@ -90,7 +90,9 @@ class Node:
                 return FoundRanks((), (), (found,))
             if found.due and self._search_groups(found.due, deadline, quick):
                 again = self._listed(deadline, quick)
-                found = found if isinstance(again, Missing) else again
+                if isinstance(again, Missing):
+                    again = found._replace(found=found.found._replace(missing=(*found.found.missing, again)))
+                found = again
             return self._seen(found.found, found.listing)
 
     def _listed(self, deadline: Deadline, quick: bool) -> _Found | Missing:
@@ -119,6 +121,7 @@ class Node:
         """
         before = self._search.groups
         limit = Deadline(deadline.left() / 2).at_most(_QUICK_SEARCH_SECONDS if quick else _SEARCH_SECONDS)
+        self._search.expect(due)
         task = {"search": partial(self._search.search, due, limit.sooner(_SEARCH_ENDS_SECONDS))}
         if isinstance(self._pool.run(task, limit, owner=id(self._search))["search"], Late):
             stuck = self._search.reading

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +41,7 @@ _NATIVE_SECONDS = 20.0
 
 
 class StacksSource:
-    """Fills `stacks` and `children`. As many processes are read at a time as there are CPUs, not more."""
+    """Fills `stacks`, `children` and `beside`. As many processes are read at a time as there are CPUs, not more."""
 
     name = "stacks"
 
@@ -63,7 +64,8 @@ class StacksSource:
             return {"stacks": stacks}
         return {
             "stacks": stacks,
-            "children": self._children(rank, context, deadline),
+            "children": self._others(rank, rank.children, context, deadline),
+            "beside": self._others(rank, rank.beside, context, deadline),
             "polled_lock": polled_lock(stacks, rank, context, self._program, deadline) or contended_file(rank, context),
         }
 
@@ -95,10 +97,9 @@ class StacksSource:
             except Unavailable:
                 raise error from None
 
-    def _children(self, rank: Rank, context: LookContext, deadline: Deadline) -> tuple[Child, ...]:
-        """Look at the rank's children; of many, only the most unlike the others are read for their stacks."""
-        pids = rank.children[:_MOST_CHILDREN]
-        reads = {str(pid): partial(self._process, pid, rank, context, deadline) for pid in pids}
+    def _others(self, rank: Rank, pids: Sequence[int], context: LookContext, deadline: Deadline) -> tuple[Child, ...]:
+        """Look at the rank's children, or siblings; of many, only the most unlike the others are read for stacks."""
+        reads = {str(pid): partial(self._process, pid, rank, context, deadline) for pid in pids[:_MOST_CHILDREN]}
         answers = self._pool.run(reads, deadline, owner=rank.key, whose=rank.identity.user).values()
         processes = by_rarity([process for process in answers if isinstance(process, Process)])
         chosen = {process.pid for process in processes[:_MOST_CHILD_STACKS]}

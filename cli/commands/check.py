@@ -1,6 +1,5 @@
 """`unhang check`: is anything wrong in how a job was started?"""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -34,9 +33,6 @@ checked; 1 failed, 2 usage.""",
 def check(
     context: click.Context,
     job: str | None,
-    collector: str | None,
-    directory: Path | None,
-    token_file: Path | None,
     as_json: bool,
     colour: str,
 ) -> None:
@@ -44,7 +40,7 @@ def check(
 
     Says of each thing that is wrong or risky on which ranks it was seen, why it matters, and the line to change.
     """
-    source = choose_source(collector, directory, token_file)
+    source = choose_source()
     from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import CHECKS
     from cli.sources.job_source import JobChoice

@@ -88,9 +88,6 @@ Status: 0 not hung, 10 hung or died, 11 slow or held up, 12 cannot tell; 1 faile
 def diagnose(
     context: click.Context,
     job: str | None,
-    collector: str | None,
-    directory: Path | None,
-    token_file: Path | None,
     as_json: bool,
     markdown: bool,
     looks: int | None,
@@ -112,13 +109,13 @@ def diagnose(
     """
     if as_json and markdown:
         raise click.UsageError("--json and --markdown cannot be combined")
-    if watch and (directory, output, page, save) != (None, None, None, None):
+    if watch and (context.meta["--from"], output, page, save) != (None, None, None, None):
         raise click.UsageError(
             "--watch shows a live job: it cannot be combined with --from, --output, --html or --save"
         )
     if page is not None:
         import_module("jinja2")  # of an extra: whoever lacks it hears so before the look
-    source = choose_source(collector, directory, token_file)
+    source = choose_source()
     from cli.sources.job_source import Wanted
 
     wanted = Wanted(job, looks, interval, timeout, native, patience)

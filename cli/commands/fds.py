@@ -1,7 +1,5 @@
 """`unhang fds`: what the ranks hold open."""
 
-from pathlib import Path
-
 import click
 
 from cli.options import choose_source, job_argument, json_option, rank_option, read_ranks, source_options, ssh_options
@@ -19,16 +17,13 @@ from cli.terminal import emit, emit_json
 @click.option("--all", "every", is_flag=True, help="All sockets and pipes, not only the first ones.")
 def fds(
     job: str | None,
-    collector: str | None,
-    directory: Path | None,
-    token_file: Path | None,
     as_json: bool,
     ranks: str | None,
     every: bool,
 ) -> None:
     """Show the open file descriptors of the ranks of JOB: sockets with peers, pipes and who holds the other end."""
     chosen = read_ranks(ranks)
-    source = choose_source(collector, directory, token_file)
+    source = choose_source()
     from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import FDS
     from cli.sources.job_source import JobChoice

@@ -1,7 +1,5 @@
 """`unhang jobs`: the jobs that are there."""
 
-from pathlib import Path
-
 import click
 
 from cli.options import choose_source, json_option, source_options, ssh_options
@@ -12,9 +10,9 @@ from cli.terminal import emit, emit_json
 @source_options
 @ssh_options
 @json_option
-def jobs(collector: str | None, directory: Path | None, token_file: Path | None, as_json: bool) -> None:
+def jobs(as_json: bool) -> None:
     """List the jobs on this machine, of a collector's agents, or in files."""
-    found = choose_source(collector, directory, token_file).jobs()
+    found = choose_source().jobs()
     if as_json:
         emit_json(found)
         return

@@ -1,7 +1,5 @@
 """`unhang logs`: the last lines of all ranks' logs."""
 
-from pathlib import Path
-
 import click
 
 from cli.options import choose_source, job_argument, json_option, rank_option, read_ranks, source_options, ssh_options
@@ -24,9 +22,6 @@ Examples:
 @click.option("--events", is_flag=True, help="Only what was recognised in the logs.")
 def logs(
     job: str | None,
-    collector: str | None,
-    directory: Path | None,
-    token_file: Path | None,
     as_json: bool,
     ranks: str | None,
     lines: int,
@@ -34,7 +29,7 @@ def logs(
 ) -> None:
     """Show the ends of the logs of JOB, each line with its [host:rank]. Secrets are taken out."""
     chosen = read_ranks(ranks)
-    source = choose_source(collector, directory, token_file)
+    source = choose_source()
     from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import logs as logs_of
     from cli.sources.job_source import JobChoice

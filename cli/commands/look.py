@@ -1,7 +1,5 @@
 """`unhang look`: one rank, closely: a debugger's backtrace, or its system calls for some seconds."""
 
-from pathlib import Path
-
 import click
 
 from cli.options import choose_source, job_argument, json_option, source_options
@@ -43,9 +41,6 @@ Status: 0, or 1 if the look was not possible; 2 usage.""",
 def look(
     context: click.Context,
     job: str | None,
-    collector: str | None,
-    directory: Path | None,
-    token_file: Path | None,
     as_json: bool,
     rank: int,
     child: int | None,
@@ -57,7 +52,7 @@ def look(
     gdb and pystack stop the rank while they look, gdb for seconds; strace slows it down. A rank that is blocked in
     the kernel, stopped or traced is left alone. Agents do this for a collector only with the setting debuggers.
     """
-    source = choose_source(collector, directory, token_file)
+    source = choose_source()
     from cli.errors import named_job_needed
     from cli.sources.job_source import DeepChoice
     from shared.wire.debug_output import How

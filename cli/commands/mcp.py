@@ -1,11 +1,10 @@
 """`unhang mcp`: tools for a language model, over standard input and output."""
 
 from importlib import import_module
-from pathlib import Path
 
 import click
 
-from cli.options import collector_options, tls_files
+from cli.options import collector_options, named_collector, tls_files
 
 
 @click.command(
@@ -17,7 +16,8 @@ Examples:
 Needs the extra: pip install 'unhang[mcp]'. A collector serves the same tools at /mcp.""",
 )
 @collector_options
-def mcp(collector: str | None, token_file: Path | None) -> None:
+@click.pass_context
+def mcp(context: click.Context) -> None:
     """Answer an MCP client on standard input and output until it closes them.
 
     The tools list jobs, diagnose one, and show diagnoses, stacks, sequences, logs and checks. None changes anything.
@@ -25,7 +25,7 @@ def mcp(collector: str | None, token_file: Path | None) -> None:
     import_module("mcp")  # of the extra: whoever lacks it hears so first
     from cli.mcp_stdio import serve_collector, serve_one_box
 
-    if collector is not None:
-        serve_collector(collector, token_file, tls_files())
+    if (url := named_collector()) is not None:
+        serve_collector(url, context.meta["--token-file"], tls_files())
     else:
         serve_one_box()

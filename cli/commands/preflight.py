@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cli.options import choose_collector, collector_tls_options, hosts_and_way, json_option, ssh_options
+from cli.options import collector_at, collector_tls_options, hosts_and_way, json_option, ssh_options
 from cli.terminal import emit, emit_json, note, width
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def preflight(
     over = hosts_and_way()
 
     def ending() -> _Ending:
-        return _Ending(out, None if collector is None else choose_collector(collector, collector_token_file), as_json)
+        return _Ending(out, None if collector is None else collector_at(collector, collector_token_file), as_json)
 
     if over is not None:
         hosts, way = over

@@ -1,7 +1,5 @@
 """`unhang sequences`: how far each rank has got in each process group."""
 
-from pathlib import Path
-
 import click
 
 from cli.options import choose_source, job_argument, json_option, rank_option, read_ranks, source_options, ssh_options
@@ -30,9 +28,6 @@ Examples:
 @rank_option
 def sequences(
     job: str | None,
-    collector: str | None,
-    directory: Path | None,
-    token_file: Path | None,
     form: str,
     as_json: bool,
     ranks: str | None,
@@ -42,7 +37,7 @@ def sequences(
     Needs a flight record: NCCL jobs of recent PyTorch keep one, others do under `unhang run`.
     """
     chosen = read_ranks(ranks)
-    source = choose_source(collector, directory, token_file)
+    source = choose_source()
     from cli.job_view import ask_view, tell_gaps
     from cli.sources.aspects import SEQUENCES, TIMELINE
     from cli.sources.job_source import JobChoice

@@ -1,7 +1,6 @@
 """`unhang stacks`: all ranks' stacks, merged."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -50,9 +49,6 @@ Examples:
 @colour_option
 def stacks(
     job: str | None,
-    collector: str | None,
-    directory: Path | None,
-    token_file: Path | None,
     form: str,
     as_json: bool,
     native: bool,
@@ -64,7 +60,7 @@ def stacks(
     A rank's first stack is that of the thread that trains. Its other threads and its child processes follow.
     """
     chosen = read_ranks(ranks)
-    source = choose_source(collector, directory, token_file)
+    source = choose_source()
     from cli.sources.job_source import JobChoice
 
     choice = JobChoice(job, chosen, native)

@@ -34,7 +34,8 @@ def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnap
         seen=len(seen),
         answered=sum(not view.gone for view in seen),
         with_stacks=sum(view.stacks is not None for view in seen),
-        with_trace=sum(view.trace is not None for view in seen),
+        with_trace=sum(view.trace is not None and view.trace.is_recorded for view in seen),
+        with_counters=sum(view.trace is not None and not view.trace.is_recorded for view in seen),
         missing=(
             *_gone(roster, frozenset(unfold(expected.told))),
             *_silent_sources(roster),

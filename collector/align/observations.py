@@ -13,6 +13,7 @@ from collector.align.roster import ByRank, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
+from collector.align.work.siblings import Sibling, siblings_of
 from collector.align.work.strangers import awaited_stranger
 from collector.align.work.values import Ends, Work
 from collector.align.work.work import works_of
@@ -54,6 +55,11 @@ class Observations:
         once = self.roster.live and self.motion.seconds == 0
         return tuple(view.rank for view in self.roster.present() if once and view.was_late)
 
+    @cached_property
+    def recorded(self) -> frozenset[int]:
+        """Ranks with a flight record. Of others no more may be known than what is pending, and how far they are."""
+        return frozenset(rank for rank, trace in self.traces.items() if trace.is_recorded)
+
     def works_for_another(self, rank: int) -> bool:
         """Has a thread of it moved that runs another rank's call? Such a job need not issue anything for hours."""
         activity = self.activities.get(rank)
@@ -63,6 +69,12 @@ class Observations:
         """Return what a rank was seen at work with, most telling first; empty: with nothing, or it waits for others."""
         activity = self.activities.get(rank)
         return () if activity is None else works_of(self.roster.ranks[rank], activity, self._connections)
+
+    @cached_property
+    def siblings(self) -> tuple[Sibling, ...]:
+        """Those that were started together with ranks and have not come, by process id."""
+        found = (sibling for view in self.roster.present() for sibling in siblings_of(view))
+        return tuple(sorted(found, key=lambda each: (each.beside, each.process.pid)))
 
     def stranger(self, rank: int) -> Holder | None:
         """Return the process outside the job that a rank waits to hear from; None: it waits for none that is known."""

@@ -187,12 +187,14 @@ def _switched_within(view: RankView, activity: Activity | None, look: RankSnapsh
     return main_switched_within(look, polls=activity is None or not in_remote_call(activity))
 
 
-def _progress(look: RankSnapshot) -> tuple[int, int] | None:
-    """The newest operation's time and the number of unfinished ones: both stand still on a hung rank."""
+def _progress(look: RankSnapshot) -> object:
+    """The newest operation's time, or its group's counters, and the number of unfinished ones: all stand still."""
     trace = look.recorder
     if not isinstance(trace, Trace):
         return None
-    return max(trace.created_ns, default=0), len(trace.state) - trace.state.count(State.COMPLETED)
+    counters = {trace.groups[mark.group]: mark.model_copy(update={"group": 0}) for mark in trace.marks}
+    newest = max(trace.created_ns, default=0) if trace.is_recorded else counters
+    return newest, len(trace.state) - trace.state.count(State.COMPLETED)
 
 
 def _moved_at_last(view: RankView) -> bool:
@@ -339,7 +341,7 @@ def _stall(view: RankView) -> float | None:
 
 def _usual_gap(trace: Trace) -> float | None:
     """The longest gap between successive operations in seconds, leaving out one outlier such as a warm-up."""
-    times = sorted(filter(None, trace.created_ns))
+    times = sorted(filter(None, trace.created_ns)) if trace.is_recorded else ()
     gaps: list[int] = sorted(map(sub, times[1:], times))
     if not gaps:
         return None

@@ -203,7 +203,7 @@ def _nccl_logged(snapshots: Sequence[NodeSnapshot]) -> tuple[str, ...]:
 
 def _facts_of(look: RankSnapshot, host: str | None) -> RankFacts:
     setup = look.setup if isinstance(look.setup, Setup) else None
-    trace = look.recorder if isinstance(look.recorder, Trace) else None
+    trace = look.recorder if isinstance(look.recorder, Trace) and look.recorder.is_recorded else None
     return RankFacts(look, host, look.identity, look.identity.rank, setup, trace)
 
 

@@ -4,8 +4,9 @@
 2. A job that is found well, or of which nothing can be told, is asked about again when it has stood twice as long.
    So is one that a rank holds up which demonstrably works: it is slow, and no alarm before it would be called hung.
 3. A job that is found hung is suspected, and looked at again whether or not anything triggers that. Found hung again
-   with the same fingerprint, and not having gone on in between, it is an alarm; unless what its culprit is at work on
-   may take longer in a healthy job (`phases.py`). What was seen in part is looked at again soon: more may be seen.
+   with the same fingerprint, and not having gone on in between, it is an alarm; where it is proven and its own timeout
+   would end it before, at once. What its culprit is at work on may take longer in a healthy job (`phases.py`). What was
+   seen in part is looked at again soon: more may be seen.
 4. A job that has died is an alarm at once, for nothing about it changes any more, unless somebody ended it (cause
    `cancelled`). What it was found hung with before that is what the alarm names.
 5. It is over when the ranks that stood still go on, or the job ends or is restarted. The incident of a dead job is over
@@ -35,7 +36,7 @@ from collector.detect.limits import (
     UNREACHABLE_SECONDS,
     UNTOLD_SECONDS,
 )
-from collector.detect.phases import held_for, hung_in, is_held_up, is_seen_in_part, phase_of
+from collector.detect.phases import held_for, hung_in, is_held_up, is_last_chance, is_seen_in_part, phase_of
 from collector.detect.triggers import exited, reason_to_look
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
@@ -186,7 +187,8 @@ class JobWatch:
         first = now if earlier is None or not is_same else earlier.at
         id = diagnosis.id if earlier is None or not is_same else earlier.diagnosis
         self.suspected = Suspected(key, id, first, max(0.0, held))
-        if earlier is None or not is_same or held > 0:
+        confirmed = (earlier is not None and is_same) or is_last_chance(diagnosis, self.view.timeout_seconds, still)
+        if not confirmed or held > 0:
             again = min(max(CONFIRM_SECONDS, held), SUSPICION_SECONDS / 2)
             self._next_ask = now + (
                 min(again, max(UNTOLD_SECONDS, now - first)) if is_seen_in_part(diagnosis) else again
@@ -194,7 +196,7 @@ class JobWatch:
             self._set_state(now)
             return None
         self._next_ask = now + HUNG_AGAIN_SECONDS
-        ids = tuple(dict.fromkeys(id for id in (earlier.diagnosis, diagnosis.id) if id))
+        ids = tuple(dict.fromkeys(each for each in (id, diagnosis.id) if each))
         return Alarm(
             incident_of(diagnosis, fault, fingerprint_of(fault, self.job, self.user), trigger=self.reason), ids
         )

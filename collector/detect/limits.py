@@ -24,8 +24,9 @@ SIGN_SECONDS = 300.0
 SPINS_SECONDS = 30.0
 """How long most GPUs of a job must have spun: the driver averages over a second, and is asked twice a minute then."""
 TIMEOUT_SHARE = 0.75
-TIMEOUT_SPARE_SECONDS = 15.0
-"""When to look before a job's own timeout strikes and takes the evidence: whichever is sooner."""
+TIMEOUT_SPARE_SECONDS = 40.0
+"""When to look before a job's own timeout strikes and takes the evidence: whichever is sooner, but for short timeouts a
+third. Two diagnoses and what lies between them take that long on a busy machine."""
 EXITED_SECONDS = 3.0
 """After a rank has ended badly: its launcher usually ends the others within seconds, and all ends are to be seen."""
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
+from collector.detect.limits import CONFIRM_SECONDS
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding, Place, Where
-from shared.answer.words import Cause, Kind
+from shared.answer.words import Cause, Certainty, Kind
 from shared.rank_sets import unfold
 
 _BY_CAUSE = {
@@ -54,6 +55,12 @@ def held_for(diagnosis: Diagnosis, phase: Phase | None, pauses: UsualPauses) -> 
     if phase is not None and finding.kind not in _NEVER_WORK:
         allowed = max(ALLOWED_SECONDS[phase], pauses.allowance)
     return allowed
+
+
+def is_last_chance(diagnosis: Diagnosis, timeout: float | None, still: float) -> bool:
+    """Is it proven, by two looks, and would the job's own timeout have ended it before it is diagnosed again?"""
+    again = CONFIRM_SECONDS + 2 * diagnosis.took_seconds
+    return diagnosis.findings[0].certainty is Certainty.PROVEN and timeout is not None and timeout - still < again
 
 
 def is_held_up(diagnosis: Diagnosis | None) -> bool:

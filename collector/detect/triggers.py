@@ -70,7 +70,7 @@ def _still(view: JobView, pauses: UsualPauses, now: float) -> str:
     if still >= pauses.allowance:
         return f"no rank has gone on for {still:.0f} s"
     timeout = view.timeout_seconds
-    if timeout is not None and still >= min(TIMEOUT_SHARE * timeout, max(1.0, timeout - TIMEOUT_SPARE_SECONDS)):
+    if timeout is not None and still >= min(TIMEOUT_SHARE * timeout, max(timeout / 3, timeout - TIMEOUT_SPARE_SECONDS)):
         return f"no rank has gone on for {still:.0f} s, and operations time out after {timeout:.0f} s"
     return ""
 

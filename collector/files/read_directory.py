@@ -161,6 +161,10 @@ class _Reading:
             if parse is not None:
                 self._parse(parse, found)
                 self._taken[found.name] = Taken.of(found)
+            elif found.kind is FileKind.EMPTY:
+                self._taken[found.name] = Taken.of(found)
+                if rank_of_dump(found.name) is not None and not found.name.endswith(_OF_TEXT):
+                    self._missing.append(Missing(source=found.name, reason=Reason.UNREADABLE, detail=_EMPTY))
             elif found.kind in _UNUSED:
                 reason, detail = _UNUSED[found.kind]
                 self._missing.append(Missing(source=found.name, reason=reason, detail=detail))
@@ -276,11 +280,13 @@ class _Reading:
         self._logs.append(text)
 
 
+_OF_TEXT = (".log", ".txt", ".out", ".err")
+_EMPTY = "the file is empty: its rank ended, or had no room, before its record was written"
 _UNUSED = {
     FileKind.UNKNOWN_JSON: (Reason.UNREADABLE, "JSON of an unknown kind"),
     FileKind.BINARY: (Reason.UNREADABLE, "a binary file of an unknown kind"),
 }
-"""Kinds that are reported as missing. Empty files and finished diagnoses are skipped silently."""
+"""Kinds that are reported as missing. Finished diagnoses are skipped silently."""
 
 
 def _looks(data: bytes) -> list[bytes]:

@@ -33,6 +33,7 @@ KINDS = {
     FileKind.RAS: "NCCL RAS report",
     FileKind.KERNEL: "kernel log",
     FileKind.LOG: "log",
+    FileKind.EMPTY: "empty file",
 }
 _OF_LINES = frozenset({FileKind.LOG, FileKind.KERNEL})
 
@@ -49,6 +50,7 @@ _WHY = {
     EventKind.RENDEZVOUS: "that ranks were waited for does not show which of them did not come",
 }
 _NOTHING = "no line of it is known to indicate a hang"
+_EMPTY = "nothing was written into it: whoever was to had ended, or had no room"
 _UNREAD = "it is not a kind of file that is read"
 
 
@@ -74,9 +76,10 @@ class Taken(NamedTuple):
 
 @costs_itself(lambda taken, snapshots: (), part="what was read of files")
 def files_read(taken: Mapping[str, Taken], snapshots: Iterable[NodeSnapshot]) -> tuple[FileRead, ...]:
-    """Return what was read of each file, by name; of many files the first."""
+    """Return what was read of each file, by name; of many files the first, empty ones last."""
     telling = _events(snapshots)
-    return tuple(_read(name, taken[name], telling.get(name, ())) for name in sorted(taken)[:_MOST_FILES])
+    names = sorted(taken, key=lambda name: (taken[name].kind is FileKind.EMPTY, name))[:_MOST_FILES]
+    return tuple(_read(name, taken[name], telling.get(name, ())) for name in names)
 
 
 def _read(name: str, taken: Taken, events: Iterable[LogEvent]) -> FileRead:
@@ -84,7 +87,7 @@ def _read(name: str, taken: Taken, events: Iterable[LogEvent]) -> FileRead:
     kinds = dict.fromkeys(event.kind for event in events)
     of_lines = taken.kind in _OF_LINES
     unread = None if lines else taken.tool
-    why = "; ".join(_WHY[kind] for kind in kinds if kind in _WHY)
+    why = _EMPTY if taken.kind is FileKind.EMPTY else "; ".join(_WHY[kind] for kind in kinds if kind in _WHY)
     return FileRead(
         path=name,
         kind=KINDS.get(taken.kind, "unknown") if unread is None else f"output of {unread}",

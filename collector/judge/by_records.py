@@ -12,7 +12,7 @@ from collector.judge.records.deadlock import circle_fault
 from collector.judge.records.disputes import disputes_of
 from collector.judge.records.roots import root_faults
 from collector.judge.records.stuck_together import left_behind, stuck_faults
-from collector.judge.records.unrecorded_waits import hidden_faults, waits_unrecorded
+from collector.judge.records.unrecorded_waits import hidden_faults, waits_unrecorded, with_hidden
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from shared.answer.diagnosis import Conflict
@@ -38,8 +38,8 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     programs = CallOrders(observations.groups, observations.traces)
     faults = [_mismatch_fault(mismatch, graph, observations) for mismatch in disputes]
     faults += root_faults([rank for rank in roots if rank not in hidden], graph, observations, programs)
-    if hidden and not faults:
-        faults = hidden_faults(tuple(hidden), graph, observations)
+    if hidden:
+        faults = with_hidden(faults, hidden, observations) or hidden_faults(tuple(hidden), graph, observations)
     held = (
         graph.victims_of([*convicted, *(rank for rank in roots if not _only_undumped(rank, observations))]) | disputed
     )

@@ -32,9 +32,9 @@ _LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
 
 def no_record(observations: Observations) -> str:
     """Say why this rests on stacks: there are no flight records, not of all ranks, or none that tells."""
-    if not observations.traces:
+    if not observations.recorded:
         return "no flight record shows which operation each rank is in; this rests on stacks alone"
-    lacking = [view.rank for view in observations.roster.present() if view.rank not in observations.traces]
+    lacking = [view.rank for view in observations.roster.present() if view.rank not in observations.recorded]
     if lacking:
         have = ranks_with(lacking, "has", "have")
         return f"{have} no flight record, and those of the others do not show who waits; this rests on stacks alone"
@@ -67,7 +67,7 @@ def faults_by_stacks(observations: Observations) -> list[Fault]:
 
 def may_be_slow(fault: Fault, observations: Observations) -> bool:
     """All wait, and no record tells for how long: a device may be at work for all of them, or the network."""
-    if observations.traces or fault.kind not in (Kind.STUCK_TOGETHER, Kind.COLLECTIVE_MISMATCH):
+    if observations.recorded or fault.kind not in (Kind.STUCK_TOGETHER, Kind.COLLECTIVE_MISMATCH):
         return False
     looks = [look for view in observations.roster.present() for look in view.looks[-1:]]
     return (
@@ -104,7 +104,8 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], observa
     faults = []
     for kind, ranks in sorted(by_kind.items(), key=lambda item: item[0] is Kind.RANK_NOT_JOINED):
         named = _named(kind, tuple(ranks), waiting, observations)
-        if starting and all(observations.roster.ranks[rank].presence is Presence.UNSEEN for rank in ranks):
+        unseen = all(observations.roster.ranks[rank].presence is Presence.UNSEEN for rank in ranks)
+        if starting and (unseen or observations.siblings):
             named = ()  # the rendezvous shows that somebody has not come, and not who
         faults.append(
             Fault(

@@ -33,8 +33,11 @@ class Support(StrEnum):
 
     PROCESS = "process states"
     ENDINGS = "how processes ended"
+    ENDED = "that all have ended"
+    ASKED = "signals that ask processes to end"
     EXIT_CODE = "an exit code"
     ABSENCE = "absence from all nodes that were asked"
+    BESIDE = "processes beside ranks that wait in rendezvous"
     SILENCE = "silence"
     SILENT_NODE = "the silence of a node whose ranks are known"
     AT_WORK = "the time for which it has worked"
@@ -56,6 +59,7 @@ class Support(StrEnum):
     LOCK_HOLDER = "a lock file whose holder is known"
 
     FILE_TIMES = "the times of the files of two dumps"
+    COUNTERS = "counters of process groups"
     MAY_COME = "the time that a rank at work has taken"
     INFERRED_GROUP = "a group whose members are inferred"
     OTHER_USERS = "processes that may be another user's"
@@ -66,8 +70,13 @@ _SUSPECTED, _SUPPORTED, _PROVEN = Certainty.SUSPECTED, Certainty.SUPPORTED, Cert
 TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.PROCESS): Sure(_PROVEN, 1, "a process that is stopped or has ended cannot join the others"),
     (None, Support.ENDINGS): Sure(_SUPPORTED, 1, "the failure was seen; that it ended the others was not"),
+    (None, Support.ENDED): Sure(_PROVEN, 1, "all of its processes have ended; which was the first is not known"),
+    (None, Support.ASKED): Sure(_PROVEN, 1, "it was ended from outside: its processes got signals to end"),
     (None, Support.EXIT_CODE): Sure(_SUSPECTED, 1, "an exit code tells that it failed, not whose fault that was"),
     (None, Support.ABSENCE): Sure(_SUPPORTED, 2, "others wait for it, and it is nowhere that it should be"),
+    (None, Support.BESIDE): Sure(
+        _SUPPORTED, 1, "ranks wait to be joined; that these processes are the lacking ranks is inferred"
+    ),
     (None, Support.SILENCE): Sure(_SUSPECTED, 1, "it does not answer, but the way to it may be at fault"),
     (None, Support.SILENT_NODE): Sure(_SUPPORTED, 2, "others wait for it, and its node does not answer"),
     (None, Support.ELIMINATION): Sure(_SUSPECTED, 1, "it is merely not where the others are, and may be elsewhere"),
@@ -100,6 +109,9 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     ),
     (None, Support.LOCK): Sure(_SUSPECTED, 1, "who holds the lock file is not known, and may be at work"),
     (None, Support.LOCK_HOLDER): Sure(_SUPPORTED, 1, "the lock file's holder is a rank that stands still or is gone"),
+    (None, Support.COUNTERS): Sure(
+        _SUPPORTED, 1, "counters of the process groups and what these have pending show it; no flight record was kept"
+    ),
     (None, Support.MAY_COME): Sure(_SUPPORTED, 1, "it is at work, or was only partly observed, so it may still come"),
     (None, Support.FILE_TIMES): Sure(
         _SUPPORTED, 1, "flight records show it, and that it lasts is inferred from the times of their files"
@@ -109,6 +121,7 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.OTHER_USERS): Sure(_SUPPORTED, 1, "part of it may rest on another user's processes"),
 }
 """A row with a kind goes before that of all kinds."""
+_OF_RECORDS = (Support.RECORD, Support.PART_OF_RECORD, Support.RECORD_AND_STACKS)
 
 
 def how_sure(kind: Kind, support: Support) -> Sure:
@@ -199,6 +212,8 @@ def of_outsiders(kind: Kind, ranks: tuple[int, ...], observations: Observations)
     if kind is Kind.RANK_NOT_JOINED:
         agreed = ranks and all(observations.activities[rank].kernel_agrees for rank in ranks)
         return Support.STACKS_AND_KERNEL if agreed else Support.STACKS
+    if not ranks and observations.siblings:
+        return Support.BESIDE
     guessed = kind is Kind.RANK_MISSING and (not observations.roster.live or left_out(ranks, observations))
     return Support.ELIMINATION if guessed else Support.ABSENCE
 
@@ -261,11 +276,20 @@ def of_stuck(edges: Sequence[Edge], *, open_world: bool) -> Support:
 @costs_itself(lambda fault, observations: replace(fault, certainty=how_sure(fault.kind, Support.PART_FAILED)))
 def tempered(fault: Fault, observations: Observations) -> Fault:
     """That a rank at work will not come is read from the time it takes, which proves nothing; nor does a guess."""
+    if _rests_on_counters(fault, observations):
+        fault = replace(fault, certainty=TABLE[None, Support.COUNTERS])
     may_come = fault.kind is Kind.RANK_NOT_JOINED and any(_may_come(rank, observations) for rank in fault.culprits)
     if not may_come and not _rests_on_inference(fault, observations):
         return fault
     support = Support.MAY_COME if may_come else Support.INFERRED_GROUP
     return replace(fault, certainty=unproven(fault.certainty, support))
+
+
+def _rests_on_counters(fault: Fault, observations: Observations) -> bool:
+    """Would it rest on flight records, and were none kept of some whose waits or calls it tells of?"""
+    involved = {edge.waiter for edge in fault.edges} | {*(fault.mismatch.ranks if fault.mismatch is not None else ())}
+    of_records = fault.certainty in map(TABLE.get, ((None, each) for each in _OF_RECORDS))
+    return of_records and any(rank in observations.traces and rank not in observations.recorded for rank in involved)
 
 
 def _may_come(rank: int, observations: Observations) -> bool:

@@ -8,6 +8,7 @@
    time after others were asked. If all were, the job was cancelled.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,7 +74,7 @@ class Endings:
     def support(self) -> Support:
         """What shows who ended first."""
         if not self.first:
-            return Support.PROCESS
+            return Support.ASKED if self.is_cancelled else Support.ENDED
         unexplained = [rank for rank in self.first if _failed(self.of[rank]) and rank not in self.failures]
         return Support.EXIT_CODE if unexplained else Support.ENDINGS
 
@@ -101,12 +102,32 @@ class Endings:
         return told if len(of_their_own) == 1 else []
 
     def _lingered(self, exited: Exited) -> bool:
-        """Did it end only some time after others had been asked to, as who does not heed `scancel` does?"""
-        return self._asked_ns is not None and (exited.gone_by_ns or 0) - self._asked_ns >= LINGERS_SECONDS * 1e9
+        """Did it end only some time after others had been asked to, as who does not heed `scancel` does?
+
+        Clocks of two nodes differ: it must have lived for longer than those on other nodes as well.
+        """
+        ended, lived, host = _times(exited)
+        earliest, shortest, by_host = self._asked
+        if ended - by_host.get(host, ended) >= LINGERS_SECONDS:
+            return True
+        return min(ended - earliest, lived - shortest) >= LINGERS_SECONDS
 
     @cached_property
-    def _asked_ns(self) -> int | None:
-        return min((e.gone_by_ns for e in self.of.values() if e.gone_by_ns and asked_to_end(e)), default=None)
+    def _asked(self) -> tuple[float, float, Mapping[str | None, float]]:
+        """Of those who were asked to end: the earliest end, of each node too, and the shortest life, in seconds."""
+        times = [_times(exited) for exited in self.of.values() if exited.gone_by_ns and asked_to_end(exited)]
+        by_host: dict[str | None, float] = {}
+        for ended, _, host in times:
+            by_host[host] = min(ended, by_host.get(host, ended))
+        lives = (lived for _, lived, _ in times)
+        return min(by_host.values(), default=math.inf), min(lives, default=math.inf), by_host
+
+
+def _times(exited: Exited) -> tuple[float, float, str | None]:
+    """When it had ended and for how long it had lived, in seconds, and on which node."""
+    ended, identity = (exited.gone_by_ns or 0) / 1e9, exited.identity
+    began = None if identity is None else identity.started_at
+    return ended, ended - (began or 0.0), None if identity is None else identity.host
 
 
 def endings_of(views: Sequence[RankView]) -> Endings:

@@ -138,7 +138,11 @@ def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observati
 
 def _was_not_seen_twice(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
     """Was one who is waited for read too late to tell whether it moves, as on a busy machine, where others were not?"""
-    if fault.kind not in (Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED) or observations.motion.seconds == 0:
+    if observations.motion.seconds == 0:
+        return False
+    if _is_starting(fault):
+        return any(not sibling.compared for sibling in observations.siblings)
+    if fault.kind not in (Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED):
         return False
     running = (rank for rank in suspects if observations.roster.ranks[rank].presence is Presence.RUNNING)
     return any(observations.moves_unseen(rank) for rank in running if rank not in fault.victims)

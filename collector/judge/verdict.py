@@ -243,7 +243,7 @@ def _moves(observations: Observations) -> bool:
 def _moving(observations: Observations) -> Interpretation:
     hosts = {view.rank: view.host for view in observations.roster.present()}
     straggler = find_straggler(observations.groups, observations.traces, hosts)
-    sampled = None if observations.traces else find_sampled_straggler(observations.roster)
+    sampled = None if observations.recorded else find_sampled_straggler(observations.roster)
     if straggler is not None:
         finding = straggler_finding(straggler, observations)
     elif sampled is not None:

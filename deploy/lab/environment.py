@@ -10,13 +10,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from deploy.lab.standins import NotBuilt, build, digest
+from deploy.lab.standins import NotBuilt, build, digest, require_tools
 
 LAB = Path(__file__).resolve().parents[2] / "build" / "lab"
 NEWEST = "2.14.1"
 
 _BESIDE = ("filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy<2.4", "setuptools<81")
 """What PyTorch imports, of no version in particular."""
+_WHY = ("ERROR: Could not", "ERROR: Cannot install", "ERROR: No matching", "ERROR: Failed")
+"""How pip begins the line that says what is wrong; advice may follow."""
 _ROOM = 4 << 30
 """Bytes: the largest wheel and what it unpacks to."""
 
@@ -58,15 +60,16 @@ def environment(version: str = NEWEST, nccl: Path | None = None) -> Environment:
 def make(version: str, nccl: Path | None = None) -> Environment:
     """Make the environment where it is not there, and its stand-ins where their sources are new. Raises NoLab."""
     made = environment(version, nccl)
-    if not (made.folder / "complete").is_file():
-        _install(version, made)
-    if not made.libraries.is_dir():
-        with TemporaryDirectory(dir=made.folder) as folder:  # others may run with them as soon as they are there
-            try:
+    try:
+        require_tools()  # before a gigabyte is fetched
+        if not (made.folder / "complete").is_file():
+            _install(version, made)
+        if not made.libraries.is_dir():
+            with TemporaryDirectory(dir=made.folder) as folder:  # others may run with them as soon as they are there
                 build(made.site, Path(folder) / "built", real_nccl=nccl)
-            except NotBuilt as error:
-                raise NoLab(str(error)) from error
-            (Path(folder) / "built").replace(made.libraries)
+                (Path(folder) / "built").replace(made.libraries)
+    except (NotBuilt, OSError) as error:
+        raise NoLab(str(error)) from error
     return made
 
 
@@ -74,6 +77,7 @@ def _install(version: str, made: Environment) -> None:
     LAB.mkdir(parents=True, exist_ok=True)
     if (free := shutil.disk_usage(LAB).free) < _ROOM:
         raise NoLab(f"a PyTorch for CUDA needs {_ROOM >> 30} GiB in {LAB}, and {free / (1 << 30):.1f} GiB are free")
+    sys.stderr.write(f"lab: fetching PyTorch {version} and installing it in {made.folder}\n")
     shutil.rmtree(made.folder, ignore_errors=True)
     _run("venv", "--without-pip", str(made.folder))
     install = ("--python", str(made.python), "install", "--quiet", "--no-compile", "--disable-pip-version-check")
@@ -86,4 +90,5 @@ def _run(*module: str) -> None:
     done = subprocess.run((sys.executable, "-m", *module), capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
-        raise NoLab(f"python -m {' '.join(module[-2:])} failed: {said[-1]}")
+        why = next((line for line in said if line.startswith(_WHY)), said[-1]).removeprefix("ERROR: ")
+        raise NoLab(f"{module[0]} could not make {module[-1]} here: {why[:300]}")

@@ -8,7 +8,7 @@ import hashlib
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 _SOURCES = Path(__file__).parent / "sources"
@@ -51,10 +51,17 @@ def digest(real_nccl: Path | None) -> str:
     return found.hexdigest()[:12]
 
 
+def require_tools() -> None:
+    """Raise NotBuilt where nothing can be built here."""
+    if lacking := [name for name in ("cc", "readelf", "nm") if shutil.which(name) is None]:
+        raise NotBuilt(
+            f"the lab needs a C compiler (cc) and binutils (readelf, nm), and there is no {', no '.join(lacking)} here"
+        )
+
+
 def build(site: Path, folder: Path, *, real_nccl: Path | None = None) -> None:
     """Write the libraries that those of the PyTorch in `site` lack. Raises NotBuilt."""
-    if shutil.which("cc") is None or shutil.which("readelf") is None:
-        raise NotBuilt("the lab needs a C compiler (cc) and binutils (readelf, nm), and there are none here")
+    require_tools()
     folder.mkdir(parents=True, exist_ok=True)
     libraries = sorted((site / "torch" / "lib").glob("lib*.so*"))
     versions = _versions(site)
@@ -88,7 +95,7 @@ def _names_of(soname: str, wanted: Iterable[tuple[str, str]]) -> Iterator[tuple[
             yield name, node
 
 
-def _build(folder: Path, soname: str, names: dict[str, str], defines: Iterable[str]) -> None:
+def _build(folder: Path, soname: str, names: dict[str, str], defines: Sequence[str]) -> None:
     stem = _stem(soname)
     rest = folder / f"{stem}.rest.c"
     result = _NOT_SUPPORTED.get(stem, 0)
@@ -103,6 +110,10 @@ def _build(folder: Path, soname: str, names: dict[str, str], defines: Iterable[s
     if stem == "libnccl":
         sources += [str(library) for library in folder.glob("libcudart.so.*")]
     target = folder / soname
+    if stem == "libnccl":  # as a system's, it says its version in its file's name
+        number = next(int(one.partition("=")[2]) for one in defines if "NCCL" in one)
+        target = folder / f"libnccl.so.{number // 10000}.{number // 100 % 100}.{number % 100}"
+        (folder / soname).symlink_to(target.name)
     done = subprocess.run(
         ("cc", *flags, *defines, "-o", str(target), *sources), capture_output=True, text=True, check=False
     )

@@ -277,6 +277,10 @@ class Coverage(Contract):
     answered: int = 0
     with_stacks: int = 0
     with_trace: int = 0
+    with_counters: int = Field(
+        default=0,
+        description="Without a flight record; process groups show how far they are and what is pending.",
+    )
     missing: tuple[Gap, ...] = ()
 
 

@@ -68,6 +68,8 @@ class WorkMeans(StrEnum):
 
     CPU = "cpu"
     CHILD = "child"
+    SIBLING = "sibling"
+    """A process that was started together with it and has not joined yet."""
     FILE = "file"
     BYTES = "bytes"
     CONNECTION = "connection"

@@ -132,7 +132,7 @@ class Process(Value):
 
 
 class Child(Value):
-    """A child process of a rank, such as a DataLoader worker, and its stacks."""
+    """A child process of a rank, such as a DataLoader worker, or one beside it, and its stacks."""
 
     process: Process
     stacks: Stacks | Missing
@@ -171,6 +171,11 @@ class RankSnapshot(Value):
     process: Process | Missing
     stacks: Stacks | Missing
     children: tuple[Child, ...] = ()
+    beside: tuple[Child, ...] = Field(
+        default=(),
+        description="Processes that its parent started together with it, of the same program, and that are no ranks "
+        "yet, while ranks of its job are lacking; of several ranks beside them, with the first.",
+    )
     polled_lock: PolledLock | None = Field(
         default=None, description="The lock that its main thread may wait for; None: there is none, or nobody asked."
     )

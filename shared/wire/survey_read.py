@@ -102,6 +102,7 @@ class SurveyReader:
                     "process": process,
                     "stacks": stacks,
                     "children": (),
+                    "beside": (),
                     "polled_lock": None,
                     "fds": _LEFT_OUT,
                     "logs": logs,

@@ -38,6 +38,8 @@ class Origin(StrEnum):
     DEBUG_SERVER = "debug_server"
     """Asked of `torch.distributed.debug`."""
     DUMP_FILE = "dump_file"
+    PROCESS_GROUPS = "process_groups"
+    """No record: what is pending, and how far each group is, by NCCL's process groups in the rank's memory."""
 
 
 class Group(Value):
@@ -173,6 +175,11 @@ class Trace(Value):
 
     def __len__(self) -> int:
         return len(self.group)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Is it a flight record? Else it holds what is pending and how far each group is, and no more."""
+        return Origin.PROCESS_GROUPS not in self.origin
 
     def record(self, position: int) -> Record:
         """Return the record at `position` (0 is the oldest kept)."""

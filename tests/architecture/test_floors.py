@@ -23,6 +23,7 @@ FLOORS = (
     "collector/concurrency agent/errors",
     "collector/hostlists collector/question agent/deadline agent/settings agent/probe",
     "shared/server",
+    "shared/rules",
     "shared/answer",
     "shared/formats",
     "shared/wire",

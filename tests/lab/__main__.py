@@ -1,6 +1,7 @@
 """Run hangs on nccl without a GPU, and print who was right: `python -m tests.lab [--version V] [SCENARIO ...]`."""
 
 import argparse
+import hashlib
 import os
 import subprocess
 import sys
@@ -11,21 +12,30 @@ from pathlib import Path
 from typing import Any
 
 from deploy.lab.environment import NEWEST, Environment, NoLab, make
+from deploy.layouts.wheels import Installed
 from shared.rank_sets import fold
+from tests.lab.forks import Forks
+from tests.lab.rings import COLUMNS, compare
 from tests.lab.scenarios import SCENARIOS, Scenario
+from tests.lab.tables import merge
 from tests.system.live.asking import NoAnswer, diagnosed
 from tests.system.live.jobs import JobFailed
-from tests.system.live.truths import Truth
+from tests.system.live.truths import Truth, named
 
 _COLUMNS = "{:34} {:26} {:9} {:22} {:14} {:9} {:10} {:>6}  {}"
-_SETTLES_SECONDS = 8.0
-"""After the word that a rank is about to reach its last place: nothing tells when it has, for it spins there."""
+_OUTCOMES = ("right", "silent", "wrong")
+_STILL_SECONDS = 2.0
+"""For so long no device has begun anything when a job has reached its last place: its ranks may spin there."""
+_SETTLES_SECONDS = 20.0
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the arguments say, in a container where that is possible; 0 where every answer was right."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description="Hangs on nccl, without a GPU.")
     parser.add_argument("scenarios", nargs="*", help="part of a name, or =NAME; all without any")
+    parser.add_argument("--all", action="store_true", help="the rest of the zoo, too")
+    parser.add_argument("--records", action="store_true", help="read records and groups alone")
+    parser.add_argument("--write", action="store_true", help="write it into docs/layouts.md and docs/nccl.md")
     parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
     parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")
     chosen = parser.parse_args(arguments)
@@ -39,37 +49,72 @@ def main(arguments: Sequence[str]) -> int:
         except NoLab as error:
             sys.exit(f"lab: {error}")
         print(f"\nPyTorch {version}")
+        wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
+        if chosen.records:
+            continue
         print(_COLUMNS.format(*"scenario expected verdict kind cause culprit certainty s wrong".split()), flush=True)
-        for scenario in SCENARIOS:
-            if not chosen.scenarios or any(part in f"={scenario.name}" for part in chosen.scenarios):
-                wrong += _run(scenario, environment)
-    print(f"\n{wrong} wrong" if wrong else "\nall right")
+        told: dict[str, str] = {}
+        with Forks(environment) as forks:
+            for scenario in SCENARIOS:
+                if chosen.all or scenario.is_chosen(chosen.scenarios):
+                    told[scenario.name] = _run(scenario, environment, forks)
+        wrong += sum(outcome == "wrong" for outcome in told.values())
+        print("\n" + ", ".join(f"{list(told.values()).count(outcome)} {outcome}" for outcome in _OUTCOMES), flush=True)
+        if chosen.write:
+            merge("nccl.md", "scenario", {name: {version: outcome} for name, outcome in told.items()})
     return 1 if wrong else 0
 
 
-def _run(scenario: Scenario, environment: Environment) -> bool:
+def _run(scenario: Scenario, environment: Environment, forks: Forks) -> str:
+    """Run one scenario, print its row, and return whether the answer was right, silent or wrong."""
     truth = Truth.of(scenario.program, scenario.mode)
     expected = f"{'/'.join(truth.kinds) or '/'.join(truth.verdicts)}"[:20] + f" [{fold(truth.culprits)}]"
     started = time.monotonic()
     answer: dict[str, Any] = {"verdict": "-", "findings": []}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            with scenario.job(environment, Path(folder)) as job:
-                time.sleep(_SETTLES_SECONDS)
+            with scenario.job(environment, Path(folder), None if scenario.executed else forks.start) as job:
+                _settle(Path(folder))
                 asked = time.monotonic()
                 reply = diagnosed(job, patience=None)
             started, answer = asked, reply.answer
             wrong = truth.disagreements(answer, reply.status)
         except (JobFailed, NoAnswer) as error:
             wrong = [str(error)[-1500:]]
+    # On a device nobody waits in the call itself, but where the step ends.
+    wrong = [what for what in wrong if not what.startswith("the culprit is in end_step")]
+    first: dict[str, Any]
     first = answer["findings"][0] if answer["findings"] else {"kind": "", "cause": "", "certainty": "", "culprits": ()}
-    named = fold(each["rank"] for each in first["culprits"])
-    told = (answer["verdict"], first["kind"], first["cause"], named, first["certainty"])
+    culprits = fold(each["rank"] for each in first["culprits"])
+    told = (answer["verdict"], first["kind"], first["cause"], culprits, first["certainty"])
     took = f"{time.monotonic() - started:.0f}"
     print(_COLUMNS.format(scenario.name, expected, *told, took, "; ".join(wrong)), flush=True)
     if os.environ.get("LAB_SHOWS"):
         print(answer.get("headline"), "|", *(answer.get("remarks") or ()), sep="\n    ", flush=True)
-    return bool(wrong)
+    if not named(answer) and answer["verdict"] in ("hung", "cannot_tell") and truth.culprits:
+        return "silent"
+    return "wrong" if wrong else "right"
+
+
+def _records(environment: Environment, version: str, *, keep: bool) -> int:
+    """Read records, group and stack of a rank of this PyTorch; return how many differ from what it says itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = dict(compare(environment, Path(folder)))
+    wrong = {column: what for column in COLUMNS if (what := found.get(column, "not looked at"))}
+    print("read back:", "; ".join(f"{column} {wrong.get(column, 'right')}" for column in COLUMNS), flush=True)
+    if keep:
+        merge("layouts.md", "PyTorch read", {version: {column: wrong.get(column, "right") for column in COLUMNS}})
+    return len(wrong)
+
+
+def _settle(folder: Path) -> None:
+    """Wait until the files in which communicators meet do not change any more."""
+    seen: tuple[bytes, ...] = ()
+    since = begun = time.monotonic()
+    while (now := time.monotonic()) < min(since + _STILL_SECONDS, begun + _SETTLES_SECONDS):
+        time.sleep(0.2)
+        found = tuple(hashlib.blake2b(file.read_bytes()).digest() for file in sorted(folder.glob("lab-nccl-*")))
+        since, seen = (since, seen) if found == seen else (now, found)
 
 
 if __name__ == "__main__":

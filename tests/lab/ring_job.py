@@ -12,18 +12,22 @@ import time
 import torch
 import torch.distributed as dist
 
-sizes = list(map(int, sys.argv[1:]))
+
+def train(size: int) -> None:
+    """Issue operations until there have been so many."""
+    while len(issued) < size:
+        issued.append(dist.all_reduce(tensor))
+
+
+issued: list[None] = []
 dist.init_process_group("nccl", rank=0, world_size=1)
 tensor = torch.empty(4, device="cuda")
-issued = 0
-for size in sizes:
-    while issued < size:
-        dist.all_reduce(tensor)
-        issued += 1
+for state in map(int, sys.argv[1:]):
+    train(state)
     torch.cuda.synchronize()
     dump, until = b"", time.monotonic() + 60.0
     while time.monotonic() < until:  # the watchdog notes what is done a moment later
-        dump = torch._C._distributed_c10d._dump_nccl_trace(includeStackTraces=False)
+        dump = torch._C._distributed_c10d._dump_nccl_trace()
         if all(entry["retired"] for entry in pickle.loads(dump)["entries"]):
             break
         time.sleep(0.1)

@@ -1,67 +1,127 @@
-"""Reads a flight record as the agent does in each state of its ring, and compares it with what PyTorch itself dumps."""
+"""Reads a flight record as the agent does in each state of its ring, and compares it with what PyTorch itself dumps.
+
+The rank's process group and its stack are looked for, too: with the record switched off they are all there is.
+"""
 
 import base64
 import json
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from agent.deadline import Deadline
+from agent.deadline import Deadline, ThreadPool
+from agent.find.torch_groups import find_group
+from agent.proc.memory.mappings import read_mappings
+from agent.proc.memory.process_memory import open_memory
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.copy_records import copy_records
+from agent.sources.recorder.memory.counters_form import trace_of
+from agent.sources.recorder.memory.group_counters import CounterReader
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import MarkReader
+from agent.sources.stacks import StacksSource
+from agent.tools.run_bounded import find_program
 from deploy.lab.environment import Environment
 from shared.errors import UnhangError
 from shared.formats.recorder.dump import parse_dump
 from shared.wire.trace import Trace
-from tests.build.processes.looking import rank_of
+from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.ports import free_port
 
 MOST = 8
 STATES = {"empty": 0, "part-filled": 5, "full": MOST, "wrapped": MOST + 3}
 """How many operations have been issued in each."""
+COLUMNS = (*STATES, "switched off", "group", "stack")
 
 _JOB = Path(__file__).with_name("ring_job.py")
 _COMPARED = ("state", "collective_seq", "created_ns", "signature", "group")
 
 
 def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield each state of the ring with what differs, "" where nothing does."""
+    """Yield each column of the table with what differs, "" where nothing does."""
+    with _ranks(environment, folder, MOST) as job:
+        for state in STATES:
+            told = _told(job)
+            yield state, "the job ended too early" if told is None else _differs(job.pid, told)
+    with _ranks(environment, folder, 0) as job:
+        if _told(job) is None:
+            yield "switched off", "the job ended too early"
+            return
+        yield "switched off", _record_of_none(job.pid)
+        yield "group", _group(job.pid)
+        yield "stack", _stack(job.pid)
+
+
+@contextmanager
+def _ranks(environment: Environment, folder: Path, size: int) -> Iterator[subprocess.Popen[bytes]]:
+    """One rank whose recorder has room for so many."""
     variables = {
         **os.environ,
         **environment.variables(folder),
-        **dict.fromkeys(("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"), str(MOST)),
+        **dict.fromkeys(("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"), str(size)),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "TORCH_CPP_LOG_LEVEL": "ERROR",
     }
-    command = (str(environment.python), "-W", "ignore", str(_JOB), *map(str, STATES.values()))
+    states = map(str, STATES.values() if size else (3,))
+    command = (str(environment.python), "-W", "ignore", str(_JOB), *states)
     with subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
-        assert job.stdin is not None and job.stdout is not None
         try:
-            for state in STATES:
-                said = next((line for line in job.stdout if line.startswith(b'"')), None)
-                if said is None:
-                    yield state, "the job ended too early"
-                    return
-                yield state, _differs(job.pid, parse_dump(base64.b64decode(json.loads(said))))
-                job.stdin.write(b"\n")
-                job.stdin.flush()
+            yield job
         finally:
             job.kill()
 
 
+def _told(job: subprocess.Popen[bytes]) -> Trace | None:
+    """Return its next dump; the state before it is over with that."""
+    assert job.stdin is not None and job.stdout is not None
+    if getattr(job, "asked", False):
+        job.stdin.write(b"\n")
+        job.stdin.flush()
+    job.asked = True  # type: ignore[attr-defined]
+    said = next((line for line in job.stdout if line.startswith(b'"')), None)
+    return None if said is None else parse_dump(base64.b64decode(json.loads(said)))
+
+
 def _differs(pid: int, told: Trace) -> str:
-    locator = RecorderLocator()
+    locator, rank = RecorderLocator(), rank_of(pid)
+    rank = rank._replace(identity=rank.identity.model_copy(update={"world_size": 1}))
     try:
-        read = copy_records(ProcFs(), rank_of(pid), locator, Deadline(60.0))[-1].trace()
-        marks = MarkReader(locator).read(ProcFs(), rank_of(pid), Deadline(60.0))
+        read = copy_records(ProcFs(), rank, locator, Deadline(60.0))[-1].trace()
+        marks = MarkReader(locator).read(ProcFs(), rank, Deadline(60.0))
+        counted = trace_of(CounterReader(locator).read(ProcFs(), rank, Deadline(60.0)))
     except UnhangError as error:
         return str(error)
     wrong = [name for name in _COMPARED if list(getattr(read, name)) != list(getattr(told, name))]
     last = max(told.collective_seq, default=None)
     wrong += ["marks"] if last is not None and last not in {mark.issued for mark in marks} else []
+    wrong += ["counters"] if [mark.issued for mark in counted.marks] != [last or 0] or len(counted) else []
     wrong += ["groups"] if read.groups != told.groups else []
+    wrong += ["call sites"] if _sites(read) != _sites(told) else []
     return f"differs in {', '.join(wrong)}" if wrong else ""
+
+
+def _sites(trace: Trace) -> list[tuple[object, ...]]:
+    return [trace.call_sites[number] for number in trace.call_site]
+
+
+def _record_of_none(pid: int) -> str:
+    try:
+        read = copy_records(ProcFs(), rank_of(pid), RecorderLocator(), Deadline(60.0))[-1].trace()
+    except UnhangError as error:
+        return "" if "switched off" in str(error) else str(error)
+    return f"{len(read)} records were read"
+
+
+def _group(pid: int) -> str:
+    procfs = ProcFs()
+    with open_memory(procfs, pid, Deadline(60.0), most_bytes=1 << 30) as memory:
+        found = find_group(procfs, memory, read_mappings(procfs, pid))
+    return "" if found is not None and (found.rank, found.size) == (0, 1) else f"found {found}"
+
+
+def _stack(pid: int) -> str:
+    found = ask_source(StacksSource(find_program("py-spy"), ThreadPool()), rank_of(pid), seconds=60.0)
+    return "" if "ring_job.py" in str(found) else f"found {found}"[:200]

@@ -1,16 +1,33 @@
 """What hangs in the lab: programs of tests/programs on nccl, and how each is started."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from deploy.lab.environment import Environment
-from tests.system.live.jobs import Job
-from tests.system.live.truths import PROGRAMS, Mode
+from tests.build.processes.ports import free_port
+from tests.system.live.jobs import Job, Starter
+from tests.system.live.truths import PROGRAMS, Mode, all_programs, read_truth
 
 _RECORDED = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_FR_BUFFER_SIZE": "2000"}
+_DOES_NOT_BLOCK = MappingProxyType({"TORCH_NCCL_USE_COMM_NONBLOCKING": "1"})
 _UNRECORDED = dict.fromkeys(_RECORDED, "0")
+
+
+_CORE = frozenset(
+    """
+    asleep_before_collective; wrong_op; wrong_size_smaller; recv_ring; batch_p2p_missing_partner; crossed_groups;
+    stopped_rank; asleep_before_collective, no record; recv_ring, no record; first_collective_late; runs_ahead;
+    coalesced_calls; batch_without_one_receive; destroy_hangs; split_group_skipped; collective_never_ends; queue_full;
+    kernel_never_ends, timing; lazy_group_late, not blocking; second_life; launch_blocks; ras_tells; ddp_step_skipped;
+    fsdp_step_skipped; tensor_parallel_branch; pipeline_stage_asleep
+    """.replace("\n    ", " ")
+    .strip()
+    .split("; ")
+)
+"""What runs where nothing is chosen: some six minutes on a machine that does nothing else."""
 
 
 @dataclass(frozen=True)
@@ -22,30 +39,38 @@ class Scenario:
     recorded: bool = True
     more: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     ranks: int = 4
+    executed: bool = False
+    """Each rank imports PyTorch itself."""
 
     @property
     def mode(self) -> Mode:
         """As which truth of the program the answer is measured."""
         return "memory" if self.recorded else "bare"
 
-    def job(self, environment: Environment, folder: Path) -> Job:
-        """Prepare the job; `folder` must exist, and is its own."""
+    def is_chosen(self, parts: Sequence[str]) -> bool:
+        """Is it run where these parts of names, or `=NAME`, are asked for?"""
+        return any(part == f"={self.name}" or part in self.name for part in parts) if parts else self.name in _CORE
+
+    def job(self, environment: Environment, folder: Path, starter: Starter | None) -> Job:
+        """Prepare the job; `folder` must exist, and is its own. Without a starter its ranks are executed."""
         variables = {
             **environment.variables(folder),
             **(_RECORDED if self.recorded else _UNRECORDED),
             "UNHANG_TEST_BACKEND": "nccl",
             "PYTHONPATH": str(PROGRAMS),
-            "LAB_SYNC": "spin",
+            "LAB_SYNC": "spin" if (os.cpu_count() or 1) > self.ranks else "yield",
+            "NCCL_RAS_ADDR": f"localhost:{free_port()}",
             **self.more,
         }
         return Job(
             self.program,
             directory=folder,
             ranks=self.ranks,
-            launch="direct",
+            launch=read_truth(self.program).get("launch", "direct"),
             environment=variables,
             recorded=self.recorded,
             python=str(environment.python),
+            starter=starter,
         )
 
 
@@ -56,18 +81,42 @@ _OF_THE_ZOO = (
 ).split()
 _OF_NCCL = (
     "first_collective_late runs_ahead coalesced_calls batch_without_one_receive stream_waits_for_stream destroy_hangs "
-    "split_group_skipped kernel_never_ends"
+    "split_group_skipped kernel_never_ends kernels_never_end collective_never_ends queue_full runs_ahead_asleep "
+    "lazy_group_late eager_start_late new_group_split_late launch_blocks second_life second_life_late "
+    "abort_never_returns coalesced_gathers"
 ).split()
+_OF_FRAMEWORKS = (
+    "ddp_step_skipped ddp_unused_parameters fsdp_step_skipped hsdp_step_skipped nccl/tensor_parallel_branch "
+    "nccl/pipeline_stage_asleep nccl/fsdp_loader_starves"
+).split()
+_OF_NCCL_WITHOUT_RECORD = (
+    "first_collective_late runs_ahead runs_ahead_asleep queue_full lazy_group_late eager_start_late launch_blocks "
+    "second_life destroy_hangs stream_waits_for_stream"
+).split()
+_NONBLOCKING = "asleep_before_collective nccl/first_collective_late nccl/lazy_group_late nccl/eager_start_late".split()
 _WITHOUT_RECORD = "asleep_before_collective recv_ring wrong_op pair_barrier_skipped".split()
 
+_NOT_ON_NCCL = frozenset(
+    "accelerate_main_process_only starting_up rpc_call_at_work rpc_call_never_returns second_node_never_came "
+    "world_size_never_reached all_to_all_wrong_sizes".split()
+)
+"""They start on Gloo alone, or are about what comes before any backend."""
+_REST = [name for name in all_programs() if name not in {*_OF_THE_ZOO, *_OF_FRAMEWORKS, *_NOT_ON_NCCL}]
+
 SCENARIOS: tuple[Scenario, ...] = (
-    *(Scenario(program, program) for program in _OF_THE_ZOO),
+    *(Scenario(program, program, executed=program == _OF_THE_ZOO[0]) for program in _OF_THE_ZOO),
     *(Scenario(f"{program}, no record", program, recorded=False) for program in _WITHOUT_RECORD),
     *(Scenario(program, f"nccl/{program}") for program in _OF_NCCL),
-    *(Scenario(f"{program}, no record", f"nccl/{program}", recorded=False) for program in _OF_NCCL[:2]),
+    *(Scenario(f"{program}, no record", f"nccl/{program}", recorded=False) for program in _OF_NCCL_WITHOUT_RECORD),
+    *(Scenario(f"{Path(program).name}, not blocking", program, more=_DOES_NOT_BLOCK) for program in _NONBLOCKING),
+    *(Scenario(Path(program).name, program) for program in _OF_FRAMEWORKS),
+    *(Scenario(f"{Path(program).name}, no record", program, recorded=False) for program in _OF_FRAMEWORKS[-2:]),
     Scenario("long_kernels", "nccl/long_kernels"),
     Scenario("long_kernels, no record", "nccl/long_kernels", recorded=False),
     Scenario("kernel_never_ends, timing", "nccl/kernel_never_ends", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
+    Scenario("kernels_never_end, timing", "nccl/kernels_never_end", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
+    Scenario("ras_tells", "nccl/ras_tells", recorded=False),
     Scenario("proxies spin", "asleep_before_collective", more={"LAB_PROXY": "1"}),
+    *(Scenario(program, program) for program in _REST),
     Scenario("sleeping synchronisation", "asleep_before_collective", more={"LAB_SYNC": "sleep"}),
 )

@@ -14,11 +14,13 @@ pytestmark = [pytest.mark.lab, pytest.mark.live, pytest.mark.slow, pytest.mark.p
 
 
 def test_record_is_read_in_each_state_of_its_ring(tmp_path: Path) -> None:
-    """As PyTorch dumps it: empty, part-filled, full and wrapped."""
+    """As PyTorch dumps it: empty, part-filled, full and wrapped; without one there are group and stack."""
     assert [state for state in compare(environment(), tmp_path) if state[1]] == []
 
 
-@pytest.mark.parametrize("scenario", ["asleep_before_collective, no record", "recv_ring, no record", "runs_ahead"])
+@pytest.mark.parametrize(
+    "scenario", ["asleep_before_collective, no record", "recv_ring, no record", "long_kernels, no record", "runs_ahead"]
+)
 def test_hang_on_nccl_is_judged(scenario: str) -> None:
     """Ranks spin on their devices, or poll for a communicator, and nothing is prepared."""
     command = (sys.executable, "-m", "tests.lab", f"={scenario}")

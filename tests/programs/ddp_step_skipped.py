@@ -30,15 +30,17 @@ def main() -> None:
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 1))
     total = 0.0
     for step in range(STEPS):
-        batch = torch.full((4, 16), torch.nan if step == rig.FAULTY_STEP and place.is_faulty else 1.0)
+        bad = step == rig.FAULTY_STEP and place.is_faulty
+        batch = torch.full((4, 16), torch.nan if bad else 1.0, device="cpu")
         if step == STEPS - 1:
             rig.say_ready(f"rank {place.rank}")
         if batch.isnan().any():
             continue
-        loss = model(batch).sum()
+        loss = model(batch.to(rig.DEVICE)).sum()
         loss.backward()
         total += float(loss.detach())
     gather_losses(total, place)
+    rig.end_step()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def main() -> None:
     """Train for one epoch, whose last batch is bad on one rank."""
     place = rig.start()
     model = torch.nn.Linear(16, 8)
-    fully_shard(model, mesh=dist.init_device_mesh("cpu", (place.world_size,)))
+    fully_shard(model, mesh=dist.init_device_mesh(rig.DEVICE, (place.world_size,)))
     rig.train_short_epoch(place, model)
 
 

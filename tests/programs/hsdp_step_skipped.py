@@ -20,7 +20,7 @@ def main() -> None:
     """Train for one epoch, whose last batch is bad on one rank."""
     place = rig.start()
     model = torch.nn.Linear(16, 8)
-    mesh = dist.init_device_mesh("cpu", (2, place.world_size // 2), mesh_dim_names=("replicate", "shard"))
+    mesh = dist.init_device_mesh(rig.DEVICE, (2, place.world_size // 2), mesh_dim_names=("replicate", "shard"))
     fully_shard(model, mesh=mesh)
     rig.train_short_epoch(place, model)
 

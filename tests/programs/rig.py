@@ -29,6 +29,8 @@ OPERATIONS_TIME_OUT = timedelta(seconds=int(os.environ.get("UNHANG_TEST_TIMEOUT"
 BACKEND = os.environ.get("UNHANG_TEST_BACKEND", "gloo")
 """`nccl` where the programs run on GPUs, or on stand-ins for them (tests/lab)."""
 
+DEVICE = "cuda" if BACKEND == "nccl" else "cpu"
+
 NEVER = 1e9
 """Seconds until what never happens."""
 
@@ -55,14 +57,31 @@ class Place:
         return self.rank == FAULTY_RANK
 
 
-def start() -> Place:
-    """Join the world and make the tensor pairs `tp0`, `tp1`, ... of neighbouring ranks."""
+def start(*, eager: bool = False) -> Place:
+    """Join the world and make the tensor pairs `tp0`, `tp1`, ... of neighbouring ranks.
+
+    `eager`: its communicator is made at once, and those of its groups are split from it.
+    """
     signal.alarm(LIFETIME_SECONDS)
     rank, world_size = launched_as()
     if BACKEND == "nccl":
         torch.cuda.set_device(rank)
         torch.set_default_device(f"cuda:{rank}")
-    dist.init_process_group(BACKEND, rank=rank, world_size=world_size, timeout=OPERATIONS_TIME_OUT)
+    return _join(rank, world_size, torch.device("cuda", rank) if eager else None)
+
+
+def restart() -> Place:
+    """Abort all groups and make them again in the same store, as frameworks do that restart in process."""
+    rank, world_size = launched_as()
+    store = dist.PrefixStore("second life", dist.distributed_c10d._get_default_store())
+    abort = getattr(dist.distributed_c10d, "_abort_process_group", dist.destroy_process_group)
+    abort()
+    return _join(rank, world_size, store=store)
+
+
+def _join(rank: int, world_size: int, device: torch.device | None = None, store: dist.Store | None = None) -> Place:
+    more = {name: value for name, value in (("device_id", device), ("store", store)) if value is not None}
+    dist.init_process_group(BACKEND, rank=rank, world_size=world_size, timeout=OPERATIONS_TIME_OUT, **more)
     pairs = [dist.new_group([first, first + 1], group_desc=f"tp{first // 2}") for first in range(0, world_size - 1, 2)]
     return Place(rank, world_size, pairs[rank // 2])
 

@@ -5,6 +5,7 @@
    are compared, and what only one of them tells is put together. A server is there when our probe opened it
    (`unhang run`), when the job did (TORCH_WORKER_SERVER_SOCKET), or with `torch.distributed.debug` (not in surveys).
 3. From the file that PyTorch's watchdog has left, where neither tells anything.
+4. Where there is none of these, what is pending and how far each group is, by the process groups of NCCL themselves.
 
 A server whose record is empty tells nothing of a rank whose recorder is off. The watchdog's pipe
 (TORCH_NCCL_DEBUG_INFO_PIPE_FILE) is left alone: what is written there makes the rank dump, which is no looking.
@@ -26,6 +27,8 @@ from agent.sources.look_context import LookContext
 from agent.sources.recorder.debug_server import DebugServerFinder
 from agent.sources.recorder.dump_files import read_dump_file
 from agent.sources.recorder.memory.copy_records import ALL, NEWEST, copy_records
+from agent.sources.recorder.memory.counters_form import trace_of
+from agent.sources.recorder.memory.group_counters import CounterReader
 from agent.sources.recorder.memory.group_members import find_members
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.recorder_header import HOW_TO_SWITCH_ON, SwitchedOff, switched_off_by
@@ -49,6 +52,8 @@ _HELD_SECONDS = 1.5
 """Longer than py-spy stops a process for, on a busy machine or with --native."""
 _AGAIN_SECONDS = 0.005
 _SEARCH_SECONDS = 1.5
+_GROUPS_SECONDS = 4.0
+"""Longer: where there is no record, nothing else tells which operation a rank is in."""
 _MOST_TRIES = 3
 _MOST_REMEMBERED = 1024
 
@@ -64,6 +69,7 @@ class RecorderSource:
     def __init__(self, memory: Memory | None = None, *, locator: RecorderLocator | None = None) -> None:
         self._memory = memory or Memory()
         self._locator = locator or RecorderLocator()
+        self._counters = CounterReader(self._locator)
         self._debug_servers = DebugServerFinder()
         self._members: dict[_Key, tuple[GroupTable, int]] = {}
         self._lock = threading.Lock()
@@ -78,9 +84,7 @@ class RecorderSource:
             trace = self._asked(found, rank, context, question, deadline)
         except UnhangError as error:
             dump = None if question.brief else self._from_file(error, rank, context.procfs, deadline)
-            if dump is None:
-                raise
-            trace, written_ns = dump
+            trace, written_ns = dump or (self._from_groups(error, rank, context.procfs, deadline), None)
         return {
             "recorder": trace if question.full else trace.windowed(question.window),
             **({} if written_ns is None else {"recorded_at_ns": written_ns}),
@@ -143,6 +147,15 @@ class RecorderSource:
         except Unavailable as error:
             reason = why.reason if isinstance(why, Unavailable) else Reason.NOT_PERMITTED
             raise Unavailable(reason, f"{why}; {error}") from error
+
+    def _from_groups(self, why: UnhangError, rank: Rank, procfs: ProcFs, deadline: Deadline) -> Trace:
+        """Return how far the rank's groups are, where `why` there is no record. Raises that where they do not tell."""
+        if isinstance(why, NotPermitted | Gone):
+            raise why
+        try:
+            return trace_of(self._counters.read(procfs, rank, deadline.at_most(_GROUPS_SECONDS)))
+        except (Unavailable, NotPermitted):
+            raise why from None
 
     def _known_members(self, rank: Rank, procfs: ProcFs, trace: Trace, deadline: Deadline) -> GroupTable:
         """Return the members of groups of which a record does not say them: from our probe's list, or from memory.

@@ -1,10 +1,8 @@
 """`unhang compare`: what changed between two diagnoses."""
 
-from pathlib import Path
-
 import click
 
-from cli.options import choose_collector, collector_options, json_option
+from cli.options import choose_collector, collector_options, json_option, named_collector
 from cli.terminal import emit, emit_json
 
 
@@ -20,7 +18,7 @@ Examples:
 @click.argument("right", metavar="B")
 @collector_options
 @json_option
-def compare(left: str, right: str, collector: str | None, token_file: Path | None, as_json: bool) -> None:
+def compare(left: str, right: str, as_json: bool) -> None:
     """Compare two diagnoses fact by fact: verdict, kind, cause, culprits, where they are, and for how long.
 
     A and B are each a directory or an archive, as `diagnose --from` reads it, or the id of a diagnosis that a collector
@@ -28,7 +26,7 @@ def compare(left: str, right: str, collector: str | None, token_file: Path | Non
     """
     from cli.sources.watched.compared import compare_diagnoses, read_diagnosis
 
-    remote = None if collector is None else choose_collector(collector, token_file)
+    remote = None if named_collector() is None else choose_collector()
     found = compare_diagnoses(read_diagnosis(left, remote), read_diagnosis(right, remote))
     if as_json:
         emit_json(found)

@@ -1,7 +1,5 @@
 """`unhang history`: what was found before, and the nodes that are at fault again and again."""
 
-from pathlib import Path
-
 import click
 
 from cli.options import choose_collector, collector_options, json_option
@@ -20,15 +18,13 @@ Examples:
 @click.option("--job", help="Only of this job.")
 @click.option("--host", help="Only incidents with a culprit on this node, and preflights it took part in.")
 @click.option("--days", type=click.FloatRange(0.01, 365), default=30.0, show_default=True, help="How far back.")
-def history(
-    collector: str | None, token_file: Path | None, as_json: bool, job: str | None, host: str | None, days: float
-) -> None:
+def history(as_json: bool, job: str | None, host: str | None, days: float) -> None:
     """Show the incidents, diagnoses and preflights that a collector has kept.
 
     Nodes whose ranks were culprits four times or more are named first, with whether the causes are ones that hardware
     can have, and nodes that preflights found bad. With --job, preflights are left out: they are of nodes.
     """
-    remote = choose_collector(collector, token_file)
+    remote = choose_collector()
     from cli.sources.incidents import read_history
 
     found = read_history(remote, job=job, host=host, days=days)

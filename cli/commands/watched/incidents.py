@@ -1,7 +1,5 @@
 """`unhang incidents`: what the collector found wrong by itself, and what to say to it."""
 
-from pathlib import Path
-
 import click
 
 from cli.options import choose_collector, collector_options, json_option
@@ -31,8 +29,6 @@ Examples:
 @click.option("--by", default="", help="Who says so.")
 @click.option("--note", "remark", default="", help="Why.")
 def incidents(
-    collector: str | None,
-    token_file: Path | None,
     as_json: bool,
     states: tuple[str, ...],
     job: str | None,
@@ -49,7 +45,7 @@ def incidents(
         raise click.UsageError("--acknowledge and --false-alarm cannot be combined")
     if (by or remark) and acknowledge is None and false_alarm is None:
         raise click.UsageError("--by and --note go with --acknowledge or --false-alarm")
-    remote = choose_collector(collector, token_file)
+    remote = choose_collector()
     from cli.sources.incidents import IncidentPage, change_incident, list_incidents
 
     id = acknowledge if acknowledge is not None else false_alarm

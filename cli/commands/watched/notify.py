@@ -52,15 +52,13 @@ def test(receiver: str, notify_file: Path, resolve: bool) -> None:
 @click.option("--receiver", help="Only to this receiver.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="At most so many.")
 def list_messages(
-    collector: str | None,
-    token_file: Path | None,
     as_json: bool,
     states: tuple[str, ...],
     receiver: str | None,
     limit: int,
 ) -> None:
     """List messages about incidents, newest first, and why they were not delivered."""
-    remote = choose_collector(collector, token_file)
+    remote = choose_collector()
     from cli.sources.incidents import list_deliveries
 
     page = list_deliveries(remote, states=states, receiver=receiver, limit=limit)

@@ -2,7 +2,6 @@
 
 import getpass
 import re
-from pathlib import Path
 
 import click
 
@@ -34,8 +33,6 @@ Examples:
 @click.option("--expire", metavar="ID", help="End this one now.")
 def silence(
     matchers: tuple[str, ...],
-    collector: str | None,
-    token_file: Path | None,
     as_json: bool,
     duration: str,
     comment: str,
@@ -52,7 +49,7 @@ def silence(
     if matchers and not comment:
         raise click.UsageError("say why with --comment")
     seconds, chosen = _seconds(duration), [_matcher(text) for text in matchers]
-    remote = choose_collector(collector, token_file)
+    remote = choose_collector()
     from cli.sources.incidents import expire_silence, list_silences, put_silence
 
     if expire is not None:

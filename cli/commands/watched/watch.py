@@ -1,12 +1,11 @@
 """`unhang watch`: say what hangs as it happens, until Ctrl-C."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from cli.options import choose_collector, collector_options, hosts_over_ssh, ssh_options
+from cli.options import choose_collector, collector_options, hosts_over_ssh, named_collector, ssh_options
 from cli.terminal import emit, note
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ Examples:
 @ssh_options
 @click.option("--every", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="With --ssh: seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line and nothing else.")
-def watch(collector: str | None, token_file: Path | None, every: float, as_json: bool) -> None:
+def watch(every: float, as_json: bool) -> None:
     """Follow the jobs on this machine, on hosts over ssh, or a collector's, and print each incident with its culprit.
 
     On this machine, ranks are diagnosed when none of them has gone on for half a minute, or for three times as long as
@@ -37,11 +36,11 @@ def watch(collector: str | None, token_file: Path | None, every: float, as_json:
     """
     from cli.tables.incidents import event_line
 
-    for event in _events(collector, token_file, every):
+    for event in _events(every):
         emit(event.model_dump_json(by_alias=True) + "\n" if as_json else event_line(event))
 
 
-def _events(collector: str | None, token_file: Path | None, every: float) -> "Iterator[IncidentEvent]":
+def _events(every: float) -> "Iterator[IncidentEvent]":
     """Return what happens where it was asked to look, from now on."""
     over_ssh = hosts_over_ssh()
     if over_ssh is None and _is_given("every"):
@@ -53,11 +52,12 @@ def _events(collector: str | None, token_file: Path | None, every: float) -> "It
 
         note("visiting the hosts; Ctrl-C ends it")
         return watch_ssh(over_ssh, note, every_seconds=every)
+    collector = named_collector()
     if collector is not None:
         from cli.sources.incidents import follow_events
 
         note(f"following {collector}; Ctrl-C ends it")
-        return follow_events(choose_collector(collector, token_file))
+        return follow_events(choose_collector())
     from cli.sources.watched.watch_here import watch_here
 
     note("watching the jobs on this machine; Ctrl-C ends it")

@@ -16,6 +16,8 @@ from shared.errors import UnhangError
 from shared.rank_sets import fold
 
 _BEAT_SECONDS = 2.0
+_READ_SECONDS = 5.0
+"""For one beat at most: where PyTorch keeps its objects is sought in a gigabyte of library, once."""
 _SEARCH_SECONDS = 10.0
 _MARKS_SECONDS = 20.0
 """After which a job is said to be watched without its operations: the first search of a rank's memory takes a while."""
@@ -51,7 +53,7 @@ class _Here:
         if time.monotonic() >= self._next_search or self._agent.node.watch.some_have_gone:
             self._agent.ranks()
             self._next_search = time.monotonic() + _SEARCH_SECONDS
-        self._agent.beat(Deadline(_BEAT_SECONDS))
+        self._agent.beat(Deadline(_READ_SECONDS))
         self._agent.digests.renew()
         self._detector.take(_HERE, self._agent.digests.newest()[0], time.monotonic())
         self._tell_of_new(time.monotonic())

@@ -35,6 +35,8 @@ class Lane:
     """Where in the trace each of `sequences` stands."""
     pending: tuple[int, ...] = ()
     """Sequences issued and not completed, ascending."""
+    recorded: bool = True
+    """Is that its flight record's word? What is pending in a group's own list may be so for lack of a watchdog."""
 
     @property
     def first_kept(self) -> int:
@@ -88,7 +90,7 @@ class Cutter:
         if trace.active_only:
             issued = max([issued, *(mark.issued for mark in marks if mark.issued is not None)])
             completed = max([completed, *(mark.completed for mark in marks if mark.completed is not None)])
-        return Lane(issued, completed, sequences, positions, pending)
+        return Lane(issued, completed, sequences, positions, pending, trace.is_recorded)
 
     def _mask(self, indices: Collection[int]) -> bytes:
         trace = self._trace
@@ -137,7 +139,7 @@ def _what_lanes_show(trace: Trace) -> object:
     marks: tuple[object, ...] = tuple((mark.group, mark.issued, mark.completed) for mark in trace.marks)
     if trace.collective_seq and min(trace.collective_seq) == 0:
         marks = (*marks, _counts_from_zero(trace))
-    flags = (len(trace), len(trace.groups), trace.active_only, trace.truncated)
+    flags = (len(trace), len(trace.groups), trace.active_only, trace.truncated, trace.is_recorded)
     return (*(column.tobytes() for column in columns), marks, flags)
 
 

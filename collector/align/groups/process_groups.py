@@ -99,7 +99,8 @@ class GroupView:
         """Is `sequence` unfinished on some members, while all others have completed it?"""
         if sequence not in self._left_behind:  # asked once for each of those who wait
             waiting, done = self.waiting_at(sequence), self.completed_at(sequence)
-            self._left_behind[sequence] = bool(done) and len(waiting) + len(done) == len(self.members)
+            recorded = all(lane.recorded for lane in self.lanes.values())
+            self._left_behind[sequence] = recorded and bool(done) and len(waiting) + len(done) == len(self.members)
         return self._left_behind[sequence]
 
     def is_met_at(self, sequence: int) -> bool:

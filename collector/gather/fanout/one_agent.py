@@ -19,6 +19,15 @@ from shared.missing import Reason
 CONNECT_SECONDS = 3.2
 """For a connection, in all tries together: Linux sends a SYN at once, after 1 s and after 3 s."""
 
+AGAIN_SECONDS = 1.2
+"""The same for a host that did not react to a whole such time: a SYN at once and after 1 s …"""
+
+UNREACHED_SECONDS = 300.0
+"""… for so long, and then it gets the whole time once more."""
+
+_MOST_UNREACHED = 65_536
+"""Twice as many as may register; those that are gone are kept until then."""
+
 _SHARE_FOR_CONNECTING = 0.7
 """Of the time that each may have where many wait."""
 
@@ -47,6 +56,16 @@ class Means:
     readers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
     one_reader: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     lag: LoopLag = field(default_factory=LoopLag)
+    unreached: dict[str, float] = field(default_factory=dict)
+    """URLs of agents to which there was no connection, and since when."""
+
+    def connect_seconds(self, url: str) -> float:
+        """Return how long a connection to an agent may take: whoever registers hosts that are not there pays."""
+        since = self.unreached.get(url)
+        if since is not None and time.monotonic() - since > UNREACHED_SECONDS:
+            del self.unreached[url]
+            since = None
+        return CONNECT_SECONDS if since is None else AGAIN_SECONDS
 
 
 class Inquiry(Generic[T]):
@@ -66,6 +85,7 @@ class Inquiry(Generic[T]):
         self._tries = 0
         self._held_seconds = 0.0
         self._connecting_seconds = 0.0
+        self._may_connect_for = means.connect_seconds(request.address.url)
         self._broke_off = False
         self._failure: NoAnswer | None = None
         self._second_answer: Answered[T] | None = None
@@ -86,14 +106,26 @@ class Inquiry(Generic[T]):
         finally:
             self.ended = True
         behind = self._means.lag.behind_seconds - behind_before
-        raise collector_too_busy(behind) if self._is_ours(failure, behind, time.monotonic() - began) else failure
+        if self._is_ours(failure, behind, time.monotonic() - began):
+            raise collector_too_busy(behind)
+        self._note_unreached(failure)
+        raise failure
+
+    def _note_unreached(self, failure: NoAnswer) -> None:
+        if failure.again is not Again.NO_CONNECTION or self._has_time_to_connect():
+            return
+        if self._may_connect_for < CONNECT_SECONDS:
+            failure.args = (f"{failure}; it was not reached before, and so given less time",)
+        if len(self._means.unreached) >= _MOST_UNREACHED:
+            self._means.unreached.clear()
+        self._means.unreached.setdefault(self.request.address.url, time.monotonic())
+
+    def _has_time_to_connect(self) -> bool:
+        return self._connecting_seconds + LEAST_SECONDS < self._may_connect_for
 
     def _is_ours(self, failure: NoAnswer, behind: float, seconds: float) -> bool:
         """Is there no answer because we were too busy to read it, rather than because its time is over?"""
-        had_its_time = (
-            self._connecting_seconds + LEAST_SECONDS >= CONNECT_SECONDS
-            or self._held_seconds + LEAST_SECONDS >= self._means.node_seconds
-        )
+        had_its_time = not self._has_time_to_connect() or self._held_seconds + LEAST_SECONDS >= self._means.node_seconds
         much = behind >= max(_MUCH_BEHIND_SECONDS, _MUCH_BEHIND_SHARE * seconds)
         return failure.reason is Reason.TIMED_OUT and much and not had_its_time
 
@@ -137,7 +169,7 @@ class Inquiry(Generic[T]):
         if min(self.deadline.seconds_left, self._means.node_seconds - self._held_seconds) < _WORTH_A_TRY_SECONDS:
             return False
         if why is Again.NO_CONNECTION:
-            return self._connecting_seconds + LEAST_SECONDS < CONNECT_SECONDS
+            return self._has_time_to_connect()
         if why is Again.BROKE_OFF:
             first, self._broke_off = not self._broke_off, True
             return first and self.request.may_be_repeated
@@ -175,6 +207,7 @@ class Inquiry(Generic[T]):
     async def _answer(self, exchange: Exchange, seconds: float) -> Answered[T]:
         asked_at_ns, began = time.time_ns(), time.monotonic()
         body = await self._body(exchange, seconds)
+        self._means.unreached.pop(self.request.address.url, None)
         answered_at_ns, took_seconds = time.time_ns(), time.monotonic() - began
         if len(body) > _BIG_BODY_BYTES:
             readers = self._means.readers if len(body) <= _HUGE_BODY_BYTES else self._means.one_reader
@@ -186,7 +219,9 @@ class Inquiry(Generic[T]):
 
     async def _body(self, exchange: Exchange, seconds: float) -> bytes:
         share = _SHARE_FOR_CONNECTING * self._means.turns.share(self.deadline.seconds_left)
-        connect_seconds = min(0.9 * seconds, max(LEAST_SECONDS, share), CONNECT_SECONDS - self._connecting_seconds)
+        connect_seconds = min(
+            0.9 * seconds, max(LEAST_SECONDS, share), self._may_connect_for - self._connecting_seconds
+        )
         fresh = self._tries > 1
         while True:
             url, running_seconds = self.request.address.url + self.request.path, self._means.lag.stopwatch()

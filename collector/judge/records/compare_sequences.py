@@ -62,16 +62,23 @@ def earliest_mismatch(group: GroupView, traces: dict[int, Trace], numbering: Num
 
     Only sequences that a trace still holds are compared: what a ring buffer has overwritten is unknown.
     """
-    together = _together(group, traces)
+    comparable = _comparable(group, traces)
+    together = _together(group, comparable)
     if len(together) == 1:
         return None
     classes = _classes(together, group, traces, numbering)
     if _all_agree(classes):
         return None
     opinions = _opinions(classes)
-    silent = sum(rank not in traces for rank in group.members)
+    silent = sum(rank not in comparable for rank in group.members)
     found = telling_difference(opinions, after=_passed(group, opinions), silent=silent)
     return None if found is None else _mismatch(group, traces, *found)
+
+
+def _comparable(group: GroupView, traces: dict[int, Trace]) -> dict[int, Trace]:
+    """Return the traces of the members, of flight records alone where there are any: others hold fewer facts."""
+    own = {rank: traces[rank] for rank in group.lanes}
+    return {rank: trace for rank, trace in own.items() if trace.is_recorded} or own
 
 
 @dataclass(frozen=True)
@@ -92,9 +99,8 @@ _Together = dict[tuple[int, bytes, int], list[int]]
 def _together(group: GroupView, traces: dict[int, Trace]) -> _Together:
     """Put together who runs one program: such ranks share lanes (`lanes.cutters_for`) and often signatures."""
     seen: _Together = defaultdict(list)
-    for rank, lane in group.lanes.items():
-        trace = traces[rank]
-        seen[id(lane), trace.signature.tobytes(), id(trace.signatures)].append(rank)
+    for rank, trace in traces.items():
+        seen[id(group.lanes[rank]), trace.signature.tobytes(), id(trace.signatures)].append(rank)
     return seen
 
 

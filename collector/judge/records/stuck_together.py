@@ -46,7 +46,7 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         sequence=edges[0].sequence,
         remarks=(
             *_completed_by(edges[0]),
-            _no_divergence(edges[0].signature.op),
+            _no_divergence(edges[0].signature.op, counted=edges[0].waiter not in observations.recorded),
             *((_OPEN_WORLD,) if _is_open_world(edges[0], observations) else ()),
         ),
     )
@@ -102,14 +102,15 @@ def _completed_by(edge: Edge) -> tuple[str, ...]:
     return (f"{ranks_with(done, 'has', 'have')} completed it",)
 
 
-def _no_divergence(op: str) -> str:
+def _no_divergence(op: str, *, counted: bool) -> str:
     if op in ROOTED:
         return "every member has issued it with fitting sizes and types; the root each rank passed is not recorded"
     if op == COALESCED:
         return "every member has issued it; its parts are not on record: some rank may have called fewer, or other ones"
     if not is_compared(op):
         return f"every member has issued it; which arguments of {op} must match is unknown, so none are compared"
-    return "every member has issued it with equal sizes and types, so the code does not diverge here"
+    alike = "as many elements" if counted else "equal sizes and types"
+    return f"every member has issued it with {alike}, so the code does not diverge here"
 
 
 def _is_open_world(edge: Edge, observations: Observations) -> bool:

@@ -4,6 +4,7 @@ Gloo records neither sends nor receives, no backend records store waits, and a r
 inside the call for N. The stack decides what such a rank is doing; whom it waits for is not known.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from collector.align.observations import Observations
@@ -58,6 +59,21 @@ def _is_done(view: RankView, observations: Observations) -> bool:
     """Has it ended without a fault, and does by all records nobody wait for it?"""
     well = view.exited is not None and view.exited.exit_code == 0
     return well and bool(observations.traces) and not any(view.rank in edge.holders for edge in observations.edges)
+
+
+def with_hidden(faults: list[Fault], hidden: Sequence[int], observations: Observations) -> list[Fault]:
+    """Count ranks that wait unrecorded among the victims of the one fault, where only its culprits wait for nobody.
+
+    With NCCL that is the first use of a group: its communicator is made before anything is recorded.
+    """
+    if len(faults) != 1 or not set(outsiders(observations)) <= set(faults[0].culprits):
+        return faults
+    waiting = [rank for rank in hidden if observations.state(rank) is WaitState.WAITING]
+    if not waiting or not faults[0].victims:
+        return faults
+    remark = f"{ranks_with(waiting, 'waits', 'wait')}, too, in an operation that no record holds"
+    victims = tuple(sorted({*faults[0].victims, *waiting}))
+    return [replace(faults[0], victims=victims, remarks=(*faults[0].remarks, remark))]
 
 
 def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Observations) -> list[Fault]:

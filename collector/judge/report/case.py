@@ -10,6 +10,7 @@ from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.call_sites import parting_call
 from collector.align.stacks.tables.row_types import Doing
+from collector.align.work.children import named
 from collector.judge.fault import Fault
 from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
 from collector.judge.tie_breakers.new_group import makes_group
@@ -68,7 +69,7 @@ class Case:
 
     @property
     def recorded(self) -> bool:
-        return bool(self.observations.traces)
+        return bool(self.observations.recorded)
 
     @cached_property
     def has_stacks(self) -> bool:
@@ -99,6 +100,12 @@ class Case:
         asking = (rank for rank in sorted(self.everybody) if self.observations.doing(rank) is Doing.STORE)
         users = [self.observations.activities[rank].user for rank in asking if not makes_group(rank, self.observations)]
         return next((str(place(user)) for user in users if user is not None), "")
+
+    @cached_property
+    def sibling(self) -> str:
+        """The first that was started together with a rank, has not joined and stands still; empty: none is known."""
+        still = (each.process for each in self.observations.siblings if each.stands_still)
+        return next(map(named, still), "")
 
     @cached_property
     def branch(self) -> str:
@@ -260,6 +267,7 @@ class Case:
             "missing": _named(self.unaccounted),
             "op": self.fault.op or "the operation",
             "at": self.at,
+            "sibling": self.sibling,
             "branch": self.branch,
             "asks_store_at": self.asks_store_at,
             "sides": self.sides,

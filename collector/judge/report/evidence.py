@@ -11,8 +11,10 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import place
 from collector.align.stacks.other_threads import child_evidence, thread_evidence
 from collector.align.stacks.user_frames import user_call
+from collector.align.work.siblings import Sibling
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch
+from collector.judge.report.summaries import still_in_words
 from shared.answer.diagnosis import (
     AbsenceEvidence,
     Evidence,
@@ -62,11 +64,18 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         found += [item for rank in fault.victims for item in child_evidence(observations.roster.ranks[rank])]
+        found += map(_of_sibling, observations.siblings[:MOST_STACKS])
     if observations.motion.seconds > 0:
         found.append(_motion(observations))
     elif observations.motion.ranks(Motion.FROZEN):
         found.append(_watched(observations.motion))
     return tuple(found)
+
+
+def _of_sibling(sibling: Sibling) -> StackEvidence:
+    seen = sibling.activity
+    frames = tuple(place(frame) for frame in seen.frames)
+    return StackEvidence(ranks=str(sibling.beside), text=still_in_words(sibling), thread=seen.thread, frames=frames)
 
 
 def _signatures(mismatch: Mismatch, observations: Observations) -> SignatureEvidence:

@@ -56,7 +56,7 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
     elif not steps or reading.decided_after is not None:
         steps += _again(reading, observations)
     steps += advice_of_lines(observations)
-    if not observations.traces:
+    if not observations.recorded:
         steps += record_next_time(observations)
     return tuple(steps)
 

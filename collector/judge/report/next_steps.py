@@ -51,7 +51,7 @@ def next_steps_for(
     elif not shown and not any(step.command for step in steps):
         shown = list(_what_it_rests_on(case))
     steps += [*shown, *advised(("next_time",), case)]  # 4, 5
-    if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.traces:
+    if fault.group is None and fault.kind is not Kind.RANK_STOPPED and not observations.recorded:
         steps += record_next_time(observations)
     return tuple(dict.fromkeys(steps))
 

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 
 from collector.align.observations import Observations
+from collector.align.stacks.activity import place
+from collector.align.work.children import named
+from collector.align.work.siblings import Sibling
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch, is_compared
 from collector.judge.unreachable_ranks import on_silent_nodes
@@ -13,6 +16,7 @@ from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Signature, State
 
 _MOST_SIZES = 4
+_MOST_SIBLINGS = 2
 _NOT_JOINED = ("has not joined", "have not joined")
 _PREDICATES = {
     Kind.RANK_NOT_JOINED: _NOT_JOINED,
@@ -57,7 +61,19 @@ def _not_started(fault: Fault, observations: Observations) -> str:
         return f"the job does not start: {ranks_in_words(fault.culprits)} never arrived; {waits}"
     if len(fault.victims) == observations.roster.world_size:
         return f"the job does not start: {waits}, though all ranks of the job are there"
+    still = [sibling for sibling in observations.siblings if sibling.stands_still]
+    if still:
+        return f"the job does not start: {'; '.join(map(still_in_words, still[:_MOST_SIBLINGS]))}; {waits}"
     return f"the job does not start: not all ranks arrived; {waits}"
+
+
+def still_in_words(sibling: Sibling) -> str:
+    """What one that has not come does in the place of work."""
+    seen = sibling.activity
+    frame = seen.user or (seen.frames[-1] if seen.frames else None)
+    at = "" if frame is None else f" at {place(frame)}"
+    started = f"process {named(sibling.process)}, started together with rank {sibling.beside}"
+    return f"{started}, has not joined: it is {seen.label}{at}"
 
 
 def _operation(fault: Fault) -> str:
@@ -97,7 +113,8 @@ def _stuck(fault: Fault, at: str, observations: Observations) -> str:
     if fault.group is None:
         inside = f" in{at}" if at else " in communication"
         return f"{ranks_with(fault.victims, 'waits', 'all wait')}{inside}, and stacks alone do not show for whom"
-    match = "; recorded arguments match" if fault.op is None or is_compared(fault.op) else ""
+    compared = "recorded arguments" if {*fault.victims} & observations.recorded else "operations and their elements"
+    match = f"; {compared} match" if fault.op is None or is_compared(fault.op) else ""
     stuck = ranks_with(fault.victims, "is stuck", "are stuck")
     did = "started it on their devices" if _all_began(fault, observations) else "issued it"
     return f"{stuck} in{at or ' communication'}: all of them {did}, not all completed it{match}"

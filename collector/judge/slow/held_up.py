@@ -83,9 +83,23 @@ def at_work(fault: Fault, observations: Observations, due: HungFrom, stall: floa
     if fault.kind is Kind.STARTUP_INCOMPLETE and observations.activities.keys().isdisjoint(suspects):
         # Who has not arrived may be what another rank has started: Lightning's rank 0 starts the others.
         begun = {rank: works_of_children(observations.roster.ranks[rank]) for rank in fault.victims}
-        return {rank: works for rank, works in begun.items() if works}
+        begun = {rank: works for rank, works in begun.items() if works}
+        return begun or _siblings_at_work(observations, due.seconds - stall)
     works = {rank: _in_time(observations.works(rank), due.seconds - stall) for rank in suspects}
     return works if works and all(works.values()) else {}
+
+
+def _siblings_at_work(observations: Observations, left: float) -> dict[int, tuple[Work, ...]]:
+    """What those work at who were started with the ranks that wait; nothing where one that is lacking does not.
+
+    Of more than are lacking nobody knows which are ranks.
+    """
+    works: dict[int, tuple[Work, ...]] = {}
+    at_work = [(each.beside, told) for each in observations.siblings if (told := _in_time(each.works, left))]
+    for rank, told in at_work:
+        works[rank] = (*works.get(rank, ()), told[0])
+    lacking = min(len(observations.siblings), len(observations.roster.gone()))
+    return works if len(at_work) >= lacking else {}
 
 
 def awaited_strangers(fault: Fault, observations: Observations) -> dict[int, Holder]:

@@ -1,10 +1,10 @@
 """The collector's REST API as the tools ask it: in this process on behalf of a caller, or over the network."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
-from functools import partial
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -13,14 +13,12 @@ from pydantic import ValidationError
 from collector.concurrency.threads import run_in_thread
 from collector.keep.run_ledger import RunState
 from collector.question import Step
-from shared.answer.diagnosis import Diagnosis
+from collector.show.mcp.pages import Document
 from shared.answer.problem import Problem, parse_answer
-from shared.errors import NotFound, UnhangError, Unreachable
-from shared.value import Value, whole
+from shared.errors import NotFound, UnhangError, Unreachable, quoted
+from shared.value import whole, whole_texts
 
-V = TypeVar("V", bound=Value)
-
-Tell = Callable[[Step], Awaitable[None]]
+OnStep = Callable[[Step], Awaitable[None]]
 """What to call with each new step of a diagnosis."""
 
 _FIRST_PAUSE_SECONDS = 0.2
@@ -37,32 +35,36 @@ class Rest:
         """`client` knows the base URL and the credentials."""
         self._client = client
 
-    async def get(self, path: str, model: type[V], **parameters: str | int | None) -> V:
-        """Return what `path` answers; parameters that are None are left out."""
+    async def get(self, path: str, *keys: str, **parameters: str | int | None) -> Document:
+        """Return what `path` answers, an object with these keys; parameters that are None are left out."""
         given = {name: value for name, value in parameters.items() if value is not None}
-        return await _read(await self._send("GET", path, params=given), model)
+        return await _read(await self._send("GET", path, params=given), *keys)
 
-    async def diagnose(self, job: str, *, wait_seconds: float, tell: Tell) -> Diagnosis | RunState:
+    async def diagnose(self, job: str, *, wait_seconds: float, on_step: OnStep) -> Document | RunState:
         """Start a diagnosis, or join the one under way, and wait for it; its state if it is not ready by then."""
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
         pause = _FIRST_PAUSE_SECONDS
-        answer = await self._send("POST", f"/v1/jobs/{segment(job)}/diagnoses")
-        while answer.status_code == HTTPStatus.ACCEPTED:
-            state = await _read(answer, RunState)
-            await tell(state.step)
+        found = await self._diagnosis("POST", f"/v1/jobs/{segment(job)}/diagnoses")
+        while isinstance(found, RunState):
+            await on_step(found.step)
             left = until - loop.time()
             if left <= 0:
-                return state
+                break
             await asyncio.sleep(min(left, pause))
             pause = min(pause * 1.5, _MOST_PAUSE_SECONDS)
-            answer = await self._send("GET", f"/v1/diagnoses/{segment(state.id)}")
-        return await _read(answer, Diagnosis)
+            found = await self.fetch(found.id)
+        return found
 
-    async def fetch(self, id: str) -> Diagnosis | RunState:
+    async def fetch(self, id: str) -> Document | RunState:
         """Return a diagnosis, or how far it is."""
-        answer = await self._send("GET", f"/v1/diagnoses/{segment(id)}")
-        return await _read(answer, RunState if answer.status_code == HTTPStatus.ACCEPTED else Diagnosis)
+        return await self._diagnosis("GET", f"/v1/diagnoses/{segment(id)}")
+
+    async def _diagnosis(self, method: str, path: str) -> Document | RunState:
+        answer = await self._send(method, path)
+        if answer.status_code == HTTPStatus.ACCEPTED:
+            return parse_answer(answer.url.host, answer.content, RunState)
+        return await _read(answer, "id", "verdict")
 
     async def _send(self, method: str, path: str, *, params: dict[str, str | int] | None = None) -> httpx.Response:
         try:
@@ -82,8 +84,17 @@ def segment(text: str) -> str:
     return quote(whole(text), safe="")
 
 
-async def _read(answer: httpx.Response, model: type[V]) -> V:
-    return await run_in_thread(partial(parse_answer, answer.url.host, answer.content, model))
+async def _read(answer: httpx.Response, *keys: str) -> Document:
+    try:
+        found: Any = whole_texts(await run_in_thread(json.loads, answer.content))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not found.keys() >= {*keys}:
+        raise Unreachable(
+            f"what {answer.url.host} answers is not an answer of the API: {quoted(answer.content)}",
+            advice="is it an unhang collector of this version?",
+        )
+    return found
 
 
 def _refusal(answer: httpx.Response) -> UnhangError:

@@ -1,7 +1,4 @@
-"""JSON schemas of what tools take and answer, as short as they can be: a model reads every word of a list of tools.
-
-Shortened are the forms that pydantic writes for fields of `Arguments` and `Answer`.
-"""
+"""JSON schemas of what tools take, as short as they can be: a model reads every word of a list of tools."""
 
 from typing import Any
 
@@ -11,21 +8,11 @@ Schema = dict[str, Any]
 
 _SAID_OF_ALL = ("type", "required", "additionalProperties")
 _UNSAID = ("title", "minLength", "maxLength")
-_UNTRUSTED = "As in /openapi.json of the REST API."
 
 
 def arguments_schema(takes: type[Value]) -> Schema:
     """Return the schema of a tool's arguments."""
     return _short(takes.model_json_schema())
-
-
-def answer_schema(answers: type[Value]) -> Schema:
-    """Return the schema of what is outside of `untrusted`: that of the rest is twenty times as long."""
-    schema = answers.model_json_schema(mode="serialization")
-    schema["properties"]["untrusted"] = {"type": ["object", "null"], "description": _UNTRUSTED}
-    for field in schema["properties"].values():
-        field.pop("default", None)  # every field is there
-    return _short(schema)
 
 
 def _short(schema: Schema) -> Schema:

@@ -17,9 +17,9 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from collector.question import Step
-from collector.show.mcp.answers import NOTICE
+from collector.show.mcp.answers import NOTICE, schema_of_answer
 from collector.show.mcp.rest import Rest
-from collector.show.mcp.schemas import answer_schema, arguments_schema
+from collector.show.mcp.schemas import arguments_schema
 from collector.show.mcp.tools import TOOLS
 from shared import VERSION
 from shared.errors import InvalidInput, UnhangError, quoted
@@ -57,19 +57,19 @@ async def _run(rest: Rest, context: ServerRequestContext[Any], called: CallToolR
     if tool is None:
         raise InvalidInput(f"there is no tool {quoted(called.name)}", advice=f"there are: {', '.join(_BY_NAME)}")
     try:
-        wanted = tool.takes.model_validate(called.arguments or {})
+        wanted = tool.takes.model_validate(called.arguments or {}).model_dump(mode="json")
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         name = ".".join(map(str, first["loc"]))
         raise InvalidInput(f"{quoted(name)} cannot be {quoted(str(first['input']))}: {first['msg']}") from error
     steps = 0
 
-    async def tell(step: Step) -> None:
+    async def on_step(step: Step) -> None:
         nonlocal steps
         steps += 1
         await context.session.report_progress(steps, message=_in_words(step))
 
-    return await tool.run(rest, wanted, tell)
+    return await tool.run(rest, wanted, on_step)
 
 
 def _in_words(step: Step) -> str:
@@ -97,7 +97,7 @@ _LISTED = tuple(
         title=tool.title,
         description=tool.description,
         input_schema=arguments_schema(tool.takes),
-        output_schema=answer_schema(tool.answers),
+        output_schema=schema_of_answer(tool.own),
         annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
     )
     for tool in TOOLS

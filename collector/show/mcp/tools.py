@@ -2,42 +2,38 @@
 
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from collector.concurrency.threads import run_in_thread
 from collector.keep.run_ledger import RunState
-from collector.show.mcp.answers import (
-    Answer,
-    DiagnosisAnswer,
-    FoundOnNode,
-    IncidentAnswer,
-    IncidentsFound,
-    KeptDiagnoses,
-)
+from collector.show.mcp.answers import DIAGNOSIS, INCIDENT, NOTHING, Schema, answer_of
 from collector.show.mcp.arguments import (
+    CAUSE,
+    CURSOR,
+    DIAGNOSIS_ID,
+    EARLIER,
+    INCIDENT_ID,
+    JOB,
+    KIND,
+    LINES,
+    NAMING,
+    NODE,
+    OF_JOB,
+    ON_NODE,
+    PART,
+    RANKS,
+    STATE,
+    WAIT,
     Arguments,
-    AspectWanted,
-    DiagnosisWanted,
-    HistoryWanted,
-    IncidentsListed,
-    IncidentWanted,
-    JobsWanted,
-    KeptWanted,
-    LogsWanted,
-    NodeWanted,
     Part,
-    RanksWanted,
+    takes,
 )
 from collector.show.mcp.pages import Document, Page, not_a_cursor, page_of
-from collector.show.mcp.rest import Rest, Tell, segment
-from collector.show.routes.diagnoses import DiagnosisList
-from collector.show.routes.incidents import IncidentList
-from collector.show.routes.jobs import RunningJobs
-from collector.show.views import ChecksView, ClassesView, LogsView, SequencesView, View
+from collector.show.mcp.rest import OnStep, Rest, segment
 from shared.answer.diagnosis import Diagnosis
-from shared.answer.incidents import Incident
+from shared.answer.incidents import IncidentState
+from shared.answer.words import Verdict
 from shared.errors import InvalidInput
-from shared.value import Value
 
 _LISTED = 50
 """Diagnoses or incidents that one page holds at most."""
@@ -45,146 +41,121 @@ _LISTED = 50
 _MOST_CULPRITS = 8
 """Of one incident in a list."""
 
-_WHOLE = "some text is cut; the REST API has all of it"
 _LATER = "it is being made: call get_diagnosis with this id in some seconds"
 _NOW = "more is there: ask for fewer `ranks`, or call diagnose_job and pass its id as `diagnosis`, which has all pages"
 
-V = TypeVar("V", bound=View)
+Given = dict[str, Any]
+Run = Callable[[Rest, Given, OnStep], Awaitable[Document]]
+"""Asks for what these arguments say. Raises UnhangError."""
 
 
 class ReadingTool(NamedTuple):
-    """One tool. `run` raises UnhangError."""
+    """One tool."""
 
     name: str
     title: str
     description: str
     takes: type[Arguments]
-    answers: type[Value]
-    run: Callable[[Rest, Any, Tell], Awaitable[Document]]
+    run: Run
+    own: Schema = NOTHING
+    """Fields of its answer outside of `untrusted`, beside those that all have."""
 
 
-async def _list_jobs(rest: Rest, wanted: JobsWanted, _: Tell) -> Document:
+async def _list_jobs(rest: Rest, given: Given, _: OnStep) -> Document:
     """Jobs come and go between two pages: the cursor names the first that was not given."""
-    found = await rest.get("/v1/jobs", RunningJobs)
-    cursor, jobs = wanted.cursor, found.jobs
+    found = await rest.get("/v1/jobs", "jobs")
+    cursor, jobs = given["cursor"], found["jobs"]
     if cursor is not None and cursor.startswith("from."):
         name, within = _split(cursor)
         first = _decoded(name)
-        jobs = tuple(job for job in jobs if job.name >= first)
-        is_there = bool(jobs) and jobs[0].name == first
+        jobs = [job for job in jobs if job["name"] >= first]
+        is_there = bool(jobs) and jobs[0]["name"] == first
         cursor = f"jobs.0{within}" if is_there and within else None
-    page = await _paged(found.model_copy(update={"jobs": jobs}), cursor)
+    page = await _paged({**found, "jobs": jobs}, cursor)
     following = page.next
     if following is not None and following.startswith("jobs."):
         at, within = _split(following)
-        following = f"from.{_encoded(jobs[int(at)].name)}{within}"
-    return Answer[RunningJobs](next=following, advice=_advice(page)).with_page(page.document)
+        following = f"from.{_encoded(jobs[int(at)]['name'])}{within}"
+    return answer_of(page, next=following)
 
 
-async def _diagnose_job(rest: Rest, wanted: DiagnosisWanted, tell: Tell) -> Document:
-    found = await rest.diagnose(wanted.job, wait_seconds=wanted.wait_seconds, tell=tell)
-    return await _diagnosed(found, part=None, cursor=None)
+async def _diagnose_job(rest: Rest, given: Given, on_step: OnStep) -> Document:
+    return await _diagnosed(await rest.diagnose(given["job"], wait_seconds=given["wait_seconds"], on_step=on_step))
 
 
-async def _get_diagnosis(rest: Rest, wanted: KeptWanted, _: Tell) -> Document:
-    return await _diagnosed(await rest.fetch(wanted.id), part=wanted.part, cursor=wanted.cursor)
+async def _get_diagnosis(rest: Rest, given: Given, _: OnStep) -> Document:
+    return await _diagnosed(await rest.fetch(given["id"]), part=given["part"], cursor=given["cursor"])
 
 
-async def _list_diagnoses(rest: Rest, wanted: HistoryWanted, _: Tell) -> Document:
-    asked = {"job": wanted.job, "host": wanted.node, "before": wanted.cursor}
-    found = await rest.get("/v1/diagnoses", DiagnosisList, limit=_LISTED, **asked)
-    page = await _paged(found, None)
-    given = page.document["diagnoses"]
-    following = found.next if page.next is None else given[-1]["id"]
-    return Answer[KeptDiagnoses](next=following, advice=_advice(page)).with_page({"diagnoses": given})
+async def _list_diagnoses(rest: Rest, given: Given, _: OnStep) -> Document:
+    return await _listed(rest, "diagnoses", given["cursor"], job=given.get("job"), host=given["node"])
 
 
-async def _list_incidents(rest: Rest, wanted: IncidentsListed, _: Tell) -> Document:
-    asked = {"job": wanted.job, "host": wanted.node, "state": wanted.state, "kind": wanted.kind, "cause": wanted.cause}
-    return await _incidents(rest, wanted.cursor, asked)
+async def _list_incidents(rest: Rest, given: Given, _: OnStep) -> Document:
+    asked = {name: given[name] for name in ("job", "state", "kind", "cause")}
+    return await _listed(rest, "incidents", given["cursor"], host=given["node"], **asked)
 
 
-async def _get_incident(rest: Rest, wanted: IncidentWanted, _: Tell) -> Document:
-    found = await rest.get(f"/v1/incidents/{segment(wanted.id)}", Incident)
-    page = await _paged(found, wanted.cursor)
-    answer = IncidentAnswer(id=found.id, state=found.state, next=page.next, advice=_advice(page))
-    return answer.with_page(page.document)
+async def _get_incident(rest: Rest, given: Given, _: OnStep) -> Document:
+    found = await rest.get(f"/v1/incidents/{segment(given['id'])}", "id", "state")
+    page = await _paged(found, given["cursor"])
+    return answer_of(page, next=page.next, id=found["id"], state=IncidentState(found["state"]))
 
 
-async def _node_history(rest: Rest, wanted: NodeWanted, tell: Tell) -> Document:
+async def _node_history(rest: Rest, given: Given, _step: OnStep) -> Document:
     """Incidents are walked first: the cursor says which of the two lists it is in, and where."""
-    part, _, cursor = (wanted.cursor or "incidents").partition(".")
-    if part not in ("incidents", "diagnoses"):
-        raise not_a_cursor(wanted.cursor)
-    if part == "incidents":
-        found = await _incidents(rest, cursor or None, {"host": wanted.node})
-        following = "diagnoses" if found["next"] is None else f"incidents.{found['next']}"
-        answer = Answer[FoundOnNode](next=following, advice=found["advice"])
-        return answer.with_page({**found["untrusted"], "diagnoses": []})
-    found = await _list_diagnoses(rest, HistoryWanted(node=wanted.node, cursor=cursor or None), tell)
-    older = None if found["next"] is None else f"diagnoses.{found['next']}"
-    answer = Answer[FoundOnNode](next=older, advice=found["advice"])
-    return answer.with_page({**found["untrusted"], "incidents": []})
+    part, _, cursor = (given["cursor"] or "incidents").partition(".")
+    other = {"incidents": "diagnoses", "diagnoses": "incidents"}.get(part)
+    if other is None:
+        raise not_a_cursor(given["cursor"])
+    found = await _listed(rest, part, cursor or None, host=given["node"])
+    after = None if found["next"] is None else f"{part}.{found['next']}"
+    following = "diagnoses" if after is None and part == "incidents" else after
+    return {**found, "next": following, "untrusted": {**found["untrusted"], other: []}}
 
 
-async def _incidents(rest: Rest, cursor: str | None, asked: dict[str, str | None]) -> Document:
-    """Return a page of incidents, each short enough to be on one; get_incident has all of it."""
-    found = await rest.get("/v1/incidents", IncidentList, before=cursor, limit=_LISTED, **asked)
-    page = await _paged(found.model_copy(update={"incidents": tuple(map(_in_short, found.incidents))}), None)
-    given = page.document["incidents"]
-    following = found.next if page.next is None else given[-1]["id"]
-    return Answer[IncidentsFound](next=following, advice=_advice(page)).with_page({"incidents": given})
+async def _listed(rest: Rest, what: str, cursor: str | None, **asked: str | None) -> Document:
+    """Return a page of a list; incidents are short enough there to be on one, and get_incident has all of each."""
+    found = await rest.get(f"/v1/{what}", what, "next", before=cursor, limit=_LISTED, **asked)
+    if what == "incidents":
+        found["incidents"] = [
+            {**each, "history": [], "culprits": each["culprits"][:_MOST_CULPRITS]} for each in found["incidents"]
+        ]
+    page = await _paged({what: found[what]}, None)
+    given = page.document[what]
+    return answer_of(page, next=found["next"] if page.next is None else given[-1]["id"])
 
 
-def _in_short(incident: Incident) -> Incident:
-    return incident.model_copy(update={"history": (), "culprits": incident.culprits[:_MOST_CULPRITS]})
+def _aspect(path: str, *names: str, **fixed: str) -> Run:
+    """Return what gives a page of one aspect. Of what is looked at now there is only the first: the next differs."""
+
+    async def run(rest: Rest, given: Given, _: OnStep) -> Document:
+        earlier, cursor = given["diagnosis"], given["cursor"]
+        if cursor is not None and earlier is None:
+            raise InvalidInput("a look at the job as it is now has one page", advice=_NOW)
+        asked = {name: given[name] for name in names}
+        route = f"/v1/jobs/{segment(given['job'])}/{path}"
+        page = await _paged(await rest.get(route, "job", diagnosis=earlier, **asked, **fixed), cursor)
+        if page.next is not None and earlier is None:
+            return answer_of(page, advice=_NOW)
+        return answer_of(page, next=page.next)
+
+    return run
 
 
-async def _show_stacks(rest: Rest, wanted: RanksWanted, _: Tell) -> Document:
-    return await _aspect(rest, wanted, "stacks", ClassesView, ranks=wanted.ranks, format="classes")
-
-
-async def _show_sequences(rest: Rest, wanted: RanksWanted, _: Tell) -> Document:
-    return await _aspect(rest, wanted, "sequences", SequencesView, ranks=wanted.ranks)
-
-
-async def _show_logs(rest: Rest, wanted: LogsWanted, _: Tell) -> Document:
-    return await _aspect(rest, wanted, "logs", LogsView, ranks=wanted.ranks, lines=wanted.lines)
-
-
-async def _check_job(rest: Rest, wanted: AspectWanted, _: Tell) -> Document:
-    return await _aspect(rest, wanted, "check", ChecksView)
-
-
-async def _aspect(
-    rest: Rest, wanted: AspectWanted, path: str, model: type[V], **parameters: str | int | None
-) -> Document:
-    """Return a page of one aspect. Of what is looked at now there is only the first: the next look differs."""
-    if wanted.cursor is not None and wanted.diagnosis is None:
-        raise InvalidInput("a look at the job as it is now has one page", advice=_NOW)
-    route = f"/v1/jobs/{segment(wanted.job)}/{path}"
-    page = await _paged(await rest.get(route, model, diagnosis=wanted.diagnosis, **parameters), wanted.cursor)
-    if page.next is not None and wanted.diagnosis is None:
-        return Answer[View](advice=_NOW).with_page(page.document)
-    return Answer[View](next=page.next, advice=_advice(page)).with_page(page.document)
-
-
-async def _diagnosed(found: Diagnosis | RunState, *, part: Part | None, cursor: str | None) -> Document:
+async def _diagnosed(found: Document | RunState, *, part: str | None = None, cursor: str | None = None) -> Document:
     if isinstance(found, RunState):
-        return DiagnosisAnswer(id=found.id, status="running", step=found.step, advice=_LATER).with_page(None)
-    others = [each for each in Part if part is not None and each is not part]
-    empty = Diagnosis(verdict=found.verdict, headline="")
-    page = await _paged(found.model_copy(update={each.value: getattr(empty, each) for each in others}), cursor)
-    answer = DiagnosisAnswer(id=found.id, status="ready", verdict=found.verdict, next=page.next, advice=_advice(page))
-    return answer.with_page(page.document)
+        step = found.step.model_dump(mode="json")
+        return answer_of(None, advice=_LATER, id=found.id, status="running", step=step, verdict=None)
+    verdict = Verdict(found["verdict"])
+    empty = Diagnosis(verdict=verdict, headline="").model_dump(mode="json", by_alias=True)
+    others = {each.value: empty[each.value] for each in Part if part is not None and each != part}
+    page = await _paged({**found, **others}, cursor)
+    return answer_of(page, next=page.next, id=found["id"], status="ready", step=None, verdict=verdict)
 
 
-async def _paged(value: Value, cursor: str | None) -> Page:
-    return await run_in_thread(lambda: page_of(value.model_dump(mode="json", by_alias=True), cursor))
-
-
-def _advice(page: Page) -> str:
-    return _WHOLE if page.shortened else ""
+async def _paged(document: Document, cursor: str | None) -> Page:
+    return await run_in_thread(page_of, document, cursor)
 
 
 def _split(cursor: str) -> tuple[str, str]:
@@ -209,8 +180,7 @@ TOOLS = (
         "list_jobs",
         "List jobs",
         "Lists the distributed training jobs that run now: their names, ranks, hosts and absent ranks.",
-        JobsWanted,
-        Answer[RunningJobs],
+        takes(cursor=CURSOR),
         _list_jobs,
     ),
     ReadingTool(
@@ -222,24 +192,23 @@ TOOLS = (
             "whose `certainty` is `proven`; ask a person about the others. A finding of kind `held_up` is no hang: "
             "others wait for a rank that works, and `hung_from` says when to ask again."
         ),
-        DiagnosisWanted,
-        DiagnosisAnswer,
+        takes(job=JOB, wait_seconds=WAIT),
         _diagnose_job,
+        DIAGNOSIS,
     ),
     ReadingTool(
         "get_diagnosis",
         "Get a diagnosis",
         "Returns a diagnosis that was made, or how far it is; all of it, or one of its lists.",
-        KeptWanted,
-        DiagnosisAnswer,
+        takes(id=DIAGNOSIS_ID, part=PART, cursor=CURSOR),
         _get_diagnosis,
+        DIAGNOSIS,
     ),
     ReadingTool(
         "list_diagnoses",
         "List kept diagnoses",
         "Lists kept diagnoses, newest first: the history of all jobs, of one job, or of one node.",
-        HistoryWanted,
-        Answer[KeptDiagnoses],
+        takes(job=OF_JOB, node=NAMING, cursor=CURSOR),
         _list_diagnoses,
     ),
     ReadingTool(
@@ -249,17 +218,16 @@ TOOLS = (
             "Lists jobs that the collector found hung or dead by itself, newest first: all, or of one job or one node. "
             f"Each is without its history and with {_MOST_CULPRITS} culprits at most; get_incident has all."
         ),
-        IncidentsListed,
-        Answer[IncidentsFound],
+        takes(job=OF_JOB, node=ON_NODE, state=STATE, kind=KIND, cause=CAUSE, cursor=CURSOR),
         _list_incidents,
     ),
     ReadingTool(
         "get_incident",
         "Get an incident",
         "Returns one incident with its history: what was found, who has acknowledged it, when it was over.",
-        IncidentWanted,
-        IncidentAnswer,
+        takes(id=INCIDENT_ID, cursor=CURSOR),
         _get_incident,
+        INCIDENT,
     ),
     ReadingTool(
         "node_history",
@@ -269,17 +237,15 @@ TOOLS = (
             "deserves a look only if the causes repeat that hardware can have: gpu_fault, network, device_sync, "
             "communication, filesystem."
         ),
-        NodeWanted,
-        Answer[FoundOnNode],
+        takes(node=NODE, cursor=CURSOR),
         _node_history,
     ),
     ReadingTool(
         "show_stacks",
         "Show stacks",
         "Groups the ranks of a job by their stacks: which ranks are at which place in the code.",
-        RanksWanted,
-        Answer[ClassesView],
-        _show_stacks,
+        takes(job=JOB, diagnosis=EARLIER, cursor=CURSOR, ranks=RANKS),
+        _aspect("stacks", "ranks", format="classes"),
     ),
     ReadingTool(
         "show_sequences",
@@ -288,25 +254,22 @@ TOOLS = (
             "Shows per process group which collective each rank has issued and completed, and who is behind. "
             "Needs flight records."
         ),
-        RanksWanted,
-        Answer[SequencesView],
-        _show_sequences,
+        takes(job=JOB, diagnosis=EARLIER, cursor=CURSOR, ranks=RANKS),
+        _aspect("sequences", "ranks"),
     ),
     ReadingTool(
         "show_logs",
         "Show logs",
         "Shows the last log lines of each rank, and the lines that were recognised. Secrets are redacted.",
-        LogsWanted,
-        Answer[LogsView],
-        _show_logs,
+        takes(job=JOB, diagnosis=EARLIER, cursor=CURSOR, ranks=RANKS, lines=LINES),
+        _aspect("logs", "ranks", "lines"),
     ),
     ReadingTool(
         "check_job",
         "Check how a job was started",
         "Lists what is wrong or risky in how a job was started, and what to change. It need not hang.",
-        AspectWanted,
-        Answer[ChecksView],
-        _check_job,
+        takes(job=JOB, diagnosis=EARLIER, cursor=CURSOR),
+        _aspect("check"),
     ),
 )
 """In the order in which they are listed."""

@@ -29,6 +29,8 @@ def coverage_text(coverage: Coverage) -> str:
     else:
         seen = f"{coverage.seen} of {counted(coverage.expected, 'rank')} seen"
     parts = [f"{_number(coverage.with_stacks)} with stacks", f"{_number(coverage.with_trace)} with a flight record"]
+    if coverage.with_counters:
+        parts.append(f"{coverage.with_counters} with counters of process groups")
     answered = [] if coverage.answered == coverage.seen else [f"{_number(coverage.answered)} answered"]
     return ", ".join([seen, *answered, *parts])
 

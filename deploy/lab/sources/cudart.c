@@ -2,14 +2,17 @@
 // of work in order, events, and one thread that runs them. What is not here returns cudaErrorNotSupported (standins.py).
 //
 //     LAB_DEVICES    how many GPUs there are (8)
-//     LAB_SYNC       `spin`, as the driver does by default, or `sleep`
+//     LAB_SYNC       `spin`, as the driver does by default, `yield`, as by default with more ranks than processors, or `sleep`
 //     LAB_KERNEL_US  how long each kernel takes, in microseconds (0)
+//     LAB_BLOCKS     a call that never comes back: `launch` or `query` here, `abort` in NCCL; a running program may set it
+//     LAB_QUEUE      how much work waits in a stream before launches wait, too (1024)
 //
 // Of kernels one is known: that of torch.cuda._sleep(cycles), which takes as many nanoseconds. Ten years are for ever.
 #define _GNU_SOURCE
 #include "cudart.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +53,7 @@ struct stream {
     struct stream *next;
     piece *head, *tail, *last; // `last` was appended last, and may be over
     int device, priority;
+    long waiting;
 };
 
 enum { DEVICES = 64 };
@@ -75,12 +79,14 @@ void lab_give_back(piece *one) {
 
 int lab_is_over(const piece *one) { return !one || atomic_load(&one->over); }
 
-void lab_wait(const piece *one) {
+static void wait_a_little(void) {
     const char *how = getenv("LAB_SYNC");
-    int sleeps = how && !strcmp(how, "sleep");
-    while (!lab_is_over(one)) {
-        if (sleeps) usleep(1000);
-    }
+    if (how && *how == 's' && how[1] == 'l') usleep(1000);
+    else if (how && *how == 'y') sched_yield();
+}
+
+void lab_wait(const piece *one) {
+    while (!lab_is_over(one)) wait_a_little();
 }
 
 // Goes on with the first piece of a stream. Is it over?
@@ -101,6 +107,7 @@ static int drain(struct stream *stream) {
     for (piece *one; (one = stream->head) && step(one); ended = 1) {
         stream->head = one->next;
         if (!one->next) stream->tail = NULL;
+        stream->waiting--;
         lab_give_back(one->after);
         one->after = NULL;
         lab_give_back(one);
@@ -129,9 +136,20 @@ static void *devices(void *unused) {
     return unused;
 }
 
+void lab_blocks(const char *call) {
+    const char *named = getenv("LAB_BLOCKS");
+    while (named && !strcmp(named, call)) pause();
+}
+
 static piece *append(void *handle, piece *one) {
-    pthread_mutex_lock(&lock);
     struct stream *stream = stream_of(handle);
+    long room = setting("LAB_QUEUE", 1024);
+    for (int full = 1; full;) { // a launch waits for a place, as CUDA's do
+        pthread_mutex_lock(&lock);
+        full = stream->waiting >= room;
+        if (full) pthread_mutex_unlock(&lock), wait_a_little();
+    }
+    stream->waiting++;
     if (stream->tail) stream->tail->next = keep(one);
     else stream->head = keep(one);
     stream->tail = one;
@@ -233,7 +251,10 @@ int cudaEventRecord(struct event *event, void *stream) {
 int cudaEventRecordWithFlags(struct event *event, void *stream, unsigned flags) {
     return cudaEventRecord(event, stream);
 }
-int cudaEventQuery(struct event *event) { return lab_is_over(event->recorded) ? SUCCESS : NOT_READY; }
+int cudaEventQuery(struct event *event) {
+    lab_blocks("query");
+    return lab_is_over(event->recorded) ? SUCCESS : NOT_READY;
+}
 int cudaEventSynchronize(struct event *event) {
     lab_wait(event->recorded);
     return SUCCESS;
@@ -291,11 +312,12 @@ int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *memory, void **s
 }
 
 int cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {
+    lab_blocks("launch");
     double seconds = (double)setting("LAB_KERNEL_US", 0) / 1e6;
     for (int i = 0; i < spin_count; i++) {
         if (spin_kernels[i] == function) seconds = (double)*(int64_t *)arguments[0] / 1e9;
     }
-    if (seconds > 0) lab_give_back(lab_push(stream, NULL, NULL, NULL, seconds));
+    if (seconds > 0 || stream_of(stream)->head) lab_give_back(lab_push(stream, NULL, NULL, NULL, seconds));
     return SUCCESS;
 }
 int __cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {

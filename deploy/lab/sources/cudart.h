@@ -17,5 +17,7 @@ int lab_is_over(const piece *done);
 // Waits as CUDA's driver does: it spins, unless LAB_SYNC=sleep.
 void lab_wait(const piece *done);
 void lab_give_back(piece *done);
+// Never comes back where LAB_BLOCKS names this call.
+void lab_blocks(const char *call);
 
 #endif

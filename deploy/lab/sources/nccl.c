@@ -4,6 +4,7 @@
 //
 //     LAB_FOLDER  where those files are (/dev/shm)
 //     LAB_PROXY   1: a thread per communicator spins while it has work, as NCCL's does over the network
+//     LAB_STALLS  1: nothing that has begun ends, as over a network that is gone; a running program may set it
 #define _GNU_SOURCE
 #include "cudart.h"
 
@@ -92,11 +93,13 @@ static int all_have_begun(const struct call *one) {
 
 static int is_over(void *what) {
     struct batch *batch = what;
+    const char *stalls = getenv("LAB_STALLS");
     for (int i = 0; i < batch->count; i++) {
         struct call *one = &batch->calls[i];
         struct shared *shared = one->comm->shared;
         int me = one->comm->rank;
         if (atomic_load(&one->comm->aborted)) continue;
+        if (stalls && *stalls == '1') return 0;
         if (one->kind == COLLECTIVE && !all_have_begun(one)) return 0;
         if (one->kind == SEND && atomic_load(&shared->received[me][one->peer]) <= one->number) return 0;
         if (one->kind == RECEIVE && atomic_load(&shared->sent[one->peer][me]) <= one->number) return 0;
@@ -159,7 +162,15 @@ static int collective(struct comm *comm, void *stream, int operation, size_t cou
     return issue((struct call){.comm = comm, .stream = stream, .kind = COLLECTIVE, .signature = signature});
 }
 
+// Memory of other ranks is not seen: each takes what it has itself for what everybody has.
+static void take(void *to, const void *from, size_t n, int type, int times) {
+    static const unsigned char sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+    size_t bytes = type >= 0 && type < (int)sizeof sizes ? n * sizes[type] : 0;
+    for (int i = 0; i < times; i++) memmove((char *)to + (size_t)i * bytes, from, bytes);
+}
+
 int ncclAllReduce(const void *from, void *to, size_t n, int type, int op, struct comm *comm, void *stream) {
+    take(to, from, n, type, 1);
     return collective(comm, stream, 1, n, type, op);
 }
 int ncclBroadcast(const void *from, void *to, size_t n, int type, int root, struct comm *comm, void *stream) {
@@ -172,6 +183,10 @@ int ncclReduce(const void *from, void *to, size_t n, int type, int op, int root,
     return collective(comm, stream, 3, n, type, root);
 }
 int ncclAllGather(const void *from, void *to, size_t n, int type, struct comm *comm, void *stream) {
+    char *own = malloc(n * 8 + 1); // it may be one of the places
+    take(own, from, n, type, 1);
+    take(to, own, n, type, comm->size);
+    free(own);
     return collective(comm, stream, 4, n, type, 0);
 }
 int ncclReduceScatter(const void *from, void *to, size_t n, int type, int op, struct comm *comm, void *stream) {
@@ -297,6 +312,7 @@ int ncclGetUniqueId(unique_id *id) {
     return getrandom(id, 16, 0) == 16 ? SUCCESS : 2;
 }
 int ncclCommAbort(struct comm *comm) {
+    lab_blocks("abort");
     atomic_store(&comm->aborted, 1);
     return SUCCESS;
 }

@@ -97,21 +97,6 @@ class Reader:
             places = range(begin, begin + item * self.number("small_vector", "size", address + offset), item)
         return [self.memory.number(place, item) for place in places]
 
-    def long_vector(self, place: int) -> list[int]:
-        begin, end = (self.number("vector", name, place) for name in ("begin", "end"))
-        return [self.memory.number(at) for at in range(begin, end, 8)]
-
-    def values(self, structure: str, field: str, address: int) -> Iterator[int]:
-        """Yield where the pairs of a map lie, in their order."""
-        place = self.at(structure, field, address)
-        yield from self._below(self.number("map", "root", place))
-
-    def _below(self, node: int) -> Iterator[int]:
-        if node:
-            yield from self._below(self.number("map_node", "left", node))
-            yield self.at("map_node", "value", node)
-            yield from self._below(self.number("map_node", "right", node))
-
     def registry(self, place: int) -> dict[str, int]:
         """Return the recorders of backends by name, of an unordered_map of strings to pointers."""
         found = {}
@@ -175,32 +160,9 @@ def _entry(reader: Reader, place: int) -> dict[str, Any]:
     }
 
 
-def read_recorder(reader: Reader, recorder: int) -> dict[str, Any]:
-    """Return what a recorder holds, in the words of PyTorch's own dump."""
-    places = reader.items("recorder", "entries_", recorder)
-    found: dict[str, Any] = {"entries": [_entry(reader, place) for place in places], "pg_config": {}, "pg_status": {}}
-    for pair in reader.values("recorder", "pg_name_to_ranks_", recorder):
-        name, description = reader.pair(pair)
-        ranks = reader.long_vector(pair + reader.size("string_pair"))
-        found["pg_config"][name] = {"name": name, "desc": description, "ranks": str(ranks)}
-    if reader.has("recorder", "all_pg_status_"):
-        for pair in reader.values("recorder", "all_pg_status_", recorder):
-            status = reader.memory.number(pair + 8)
-            found["pg_status"][str(reader.memory.number(pair))] = {
-                f"last_{word.lower()}_collective": reader.number("status", f"last{word}Seq", status)
-                for word in ("Enqueued", "Started", "Completed")
-            }
-    return found
-
-
-def read_tracebacks(reader: Reader, recorder: int) -> list[list[int]]:
-    """Return for each entry of a recorder the code objects of its call, innermost first."""
-    found = []
-    for entry in reader.items("recorder", "entries_", recorder):
-        traceback = reader.number("shared_ptr", "object", reader.at("entry", "traceback_", entry))
-        frames = reader.items("traceback", "frames_", traceback)
-        found.append([reader.number("frame", "code", frame) for frame in frames])
-    return found
+def read_recorder(reader: Reader, recorder: int) -> list[dict[str, Any]]:
+    """Return the entries of a recorder, in the words of PyTorch's own dump."""
+    return [_entry(reader, place) for place in reader.items("recorder", "entries_", recorder)]
 
 
 def read_groups(reader: Reader, kind: str, vtable: int) -> list[dict[str, Any]]:

@@ -4,8 +4,10 @@ What is left shows less and nothing else. So whoever was innocent stays so, nobo
 was well has not begun to hang.
 """
 
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from math import prod
 from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
@@ -17,6 +19,7 @@ from shared.missing import Missing, Reason
 from shared.rank_sets import fold
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Stacks
+from shared.wire.trace import Mark, Origin, Signature, State, Trace
 
 
 class Thinning(NamedTuple):
@@ -77,6 +80,39 @@ def _without_later_records(look: RankSnapshot, at: int) -> RankSnapshot:
 
 def _unwatched(look: RankSnapshot, _: int) -> RankSnapshot:
     return look.model_copy(update={"marks": None, "idle_for_seconds": None, "watched_for_seconds": None})
+
+
+def _counted(look: RankSnapshot, _: int) -> RankSnapshot:
+    """What process groups tell where nothing is recorded: their counters, and the operations that are pending."""
+    trace = look.recorder
+    if not isinstance(trace, Trace):
+        return look
+    pending = [at for at, state in enumerate(trace.state) if state != State.COMPLETED]
+    kept = {name: array("q", (column[at] for at in pending)) for name, column in trace.columns().items()}
+    changed = {
+        **kept,
+        "call_site": array("q", [0] * len(pending)),
+        "call_sites": ((),),
+        "signatures": tuple(map(_without_types, trace.signatures)),
+        "marks": tuple(_mark(trace, group) for group in range(len(trace.groups))),
+        "active_only": True,
+        "origin": (Origin.PROCESS_GROUPS,),
+        "truncated": False,
+        "whole_from": 0,
+    }
+    return look.model_copy(update={"recorder": trace.model_copy(update=changed)})
+
+
+def _without_types(told: Signature) -> Signature:
+    sizes = ((sum(map(prod, tensors)),) for tensors in (told.input_sizes, told.output_sizes))
+    return Signature(told.op, told.backend, (next(sizes),), (), (next(sizes),))
+
+
+def _mark(trace: Trace, group: int) -> Mark:
+    own = [record for record in trace.records() if record.group == trace.groups[group] and not record.is_p2p]
+    pending = [record.collective_seq for record in own if record.state != State.COMPLETED]
+    issued = max((record.collective_seq for record in own), default=0)
+    return Mark(group=group, issued=issued, completed=min(pending, default=issued + 1) - 1)
 
 
 _Changes = Callable[[RankSnapshot, int], RankSnapshot | None]
@@ -143,6 +179,7 @@ KINDS: Mapping[str, Callable[[Case, frozenset[int]], Case]] = MappingProxyType(
         "records": _without_sources("recorder"),
         "first records": _by_rank(_without_first_record),
         "later records": _by_rank(_without_later_records),
+        "all records but counters": _by_rank(_counted),
         "marks": _without_sources("marks"),
         "watching": _by_rank(_unwatched),
         "stacks": _by_rank(_without_stacks),

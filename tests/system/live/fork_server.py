@@ -47,6 +47,11 @@ class Forked:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
         return 0
 
+    def kill(self) -> None:
+        """End it, if it lives."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
     def __del__(self) -> None:
         os.close(self._handle)
 

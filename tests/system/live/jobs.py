@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,9 @@ STILL_SECONDS = 0.25
 """A main thread that has not run for so long has reached the place where it stays."""
 
 MARK = "UNHANG_TEST_JOB"
+
+Starter = Callable[[Command, Mapping[str, str], int], Forked]
+"""Starts a command of a job with its variables; its text goes to an open file."""
 
 
 class JobFailed(AssertionError):
@@ -57,6 +60,7 @@ class Job:
         beside: int | None = None,
         recorded: bool = False,
         python: str | None = None,
+        starter: Starter | None = None,
     ) -> None:
         """Prepare to run `program` of tests/programs; `directory` receives its output and must exist.
 
@@ -67,7 +71,7 @@ class Job:
         cannot do it executes them. Otherwise its ranks are real interpreters, and torchrun alone, which starts them,
         is a fork unless there is a wrapper. `beside`: a process in whose namespaces forks run.
         `python`: runs the job in the place of ours, with a PyTorch of its own; nothing is a fork then, and nobody waits
-        until the ranks are still, for on a device they spin.
+        until the ranks are still, for on a device they spin. `starter`: who starts its processes then.
         """
         self.truth = read_truth(program)
         self.mark = uuid.uuid4().hex
@@ -81,6 +85,7 @@ class Job:
         assert not (forked and wrapper), "a fork is not what a wrapper starts"
         launch = launch or self.truth.get("launch", "torchrun")
         self._foreign = python is not None
+        self._starter = starter
         self._forked = (forked or (launch == "torchrun" and not wrapper and python is None)) and can_show()
         self._forked_ranks = ranks if forked else 0
         self.beside = beside
@@ -158,6 +163,7 @@ class Job:
                 kill(pid, f"{MARK}={self.mark}".encode())
             time.sleep(0.01)
         for process in self._launched:
+            process.kill()  # its mark may be gone: programs write over their variables
             process.wait(timeout=END_SECONDS)
         if self._pipe >= 0:
             os.close(self._pipe)
@@ -174,7 +180,7 @@ class Job:
         if self.probe:
             environment["PYTHONPATH"] = probe_path()
         with open(self.directory / f"output-{self.mark[:8]}-{number}", "wb") as output:
-            start = self._fork if self._forked else self._execute
+            start = self._starter or (self._fork if self._forked else self._execute)
             return start(command, environment, output.fileno())
 
     def _fork(self, command: Command, environment: Mapping[str, str], output: int) -> Forked:

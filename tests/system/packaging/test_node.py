@@ -1,6 +1,8 @@
 """What a node installs: no extras, so no database, no template engine, no migration tool."""
 
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,22 @@ from tests.system.packaging.environments import (
     lend,
     make_environment,
     needed,
+    run_here,
 )
 
 LEFT_OUT = {"alembic", "jinja2", "mako", "markupsafe", "mcp", "psycopg", "sqlalchemy"}
 
+RULES = REPOSITORY / "tests" / "data" / "rules"
+PACKAGE = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "acme-unhang"
+version = "1"
+entry-points."unhang.rules".acme = "acme_unhang"
+"""
 HANG = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
 
 
@@ -43,6 +57,20 @@ def test_node_is_looked_at_and_judged_without_extras(node: Environment, tmp_path
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=RUN_SECONDS)
     assert done.returncode == 10, done.stderr
     assert "rank 2 has not joined" in done.stdout
+
+
+def test_package_brings_rules(node: Environment, tmp_path: Path) -> None:
+    """As a site would make one: files of TOML, an entry point, and pip."""
+    source = tmp_path / "acme-unhang"
+    shutil.copytree(RULES, source / "acme_unhang")
+    (source / "acme_unhang" / "__init__.py").touch()
+    (source / "pyproject.toml").write_text(PACKAGE, encoding="utf-8")
+    run_here(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), cwd=source)
+    (built,) = tmp_path.glob("*.whl")
+    install(node, built)
+    explained = node.run("unhang", "rules", "explain", "wait_lease (acme/lease.py:41)", cwd=tmp_path)
+    assert "waiting for a lease of Acme's data service" in explained
+    assert "acme/acme.toml" in node.run("unhang", "rules", "list", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,13 @@
 Read are the recorder's header, the status of each group, and the entries that were written since the last time: one
 piece of memory, the first time up to a megabyte. They tell what the numbers of groups stand for, and since when a group
 has issued nothing more. A mark that was read while the rank wrote may be one operation behind.
+
+Of a rank without a record the same is told by the counters of its groups (group_counters.py). They do not hold when an
+operation that is over was issued: that is when it was first counted.
 """
 
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -19,8 +23,10 @@ from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_mem
 from agent.proc.memory.torch_layouts import Layout
 from agent.proc.procfs import ProcFs
 from agent.sources.recorder.memory.entries import EntryReader, FoundEntry
+from agent.sources.recorder.memory.group_counters import CounterReader, GroupCounters, Name
 from agent.sources.recorder.memory.locator import Key, RecorderLocator, key_of
 from agent.sources.recorder.memory.recorder_header import RecorderHeader, Status, read_header, read_statuses
+from shared.errors import NotPermitted
 from shared.missing import Reason
 
 _MOST_ENTRIES = 2_000
@@ -30,6 +36,9 @@ _MOST_TEXT = 256
 """What is remembered of one rank is the rank's to choose: together these come to some tens of megabytes."""
 _MOST_GIVEN = 4 * 1024 * 1024
 _UNSEEN = Status(None, None, None)
+
+_Issued = tuple[tuple[int, int], int]
+"""How many collectives and others a group has issued, and when the last one, in Unix nanoseconds."""
 
 
 class GroupMark(NamedTuple):
@@ -65,18 +74,37 @@ class MarkReader:
 
     def __init__(self, locator: RecorderLocator) -> None:
         self._locator = locator
+        self._counters = CounterReader(locator)
         self._known: dict[tuple[Key, int], _Recorder] = {}
+        self._issued: dict[Key, dict[Name, _Issued]] = {}
         self._lock = threading.Lock()
 
     def read(self, procfs: ProcFs, rank: Rank, deadline: Deadline) -> tuple[GroupMark, ...]:
         """Return the marks of all groups that a rank has used. Raises Unavailable, Gone or NotPermitted."""
-        with open_memory(procfs, rank.stat.pid, deadline, start_ticks=rank.stat.start_ticks) as memory:
-            where = self._locator.locate(procfs, rank, memory, deadline)
-            addresses = [address for address in map(memory.word, where.pointers) if address]
-            if not addresses:
-                raise Unavailable(Reason.NOT_FOUND, "PyTorch has not created a flight recorder in this rank")
-            marks = (self._marks(memory, (key_of(rank), address), where.layouts) for address in addresses)
-            return tuple(mark for some in marks for mark in some)
+        try:
+            with open_memory(procfs, rank.stat.pid, deadline, start_ticks=rank.stat.start_ticks) as memory:
+                where = self._locator.locate(procfs, rank, memory, deadline)
+                addresses = [address for address in map(memory.word, where.pointers) if address]
+                if not addresses:
+                    raise Unavailable(Reason.NOT_FOUND, "PyTorch has not created a flight recorder in this rank")
+                marks = (self._marks(memory, (key_of(rank), address), where.layouts) for address in addresses)
+                return tuple(mark for some in marks for mark in some)
+        except Unavailable as error:
+            return self._counted(procfs, rank, deadline, error)
+
+    def _counted(self, procfs: ProcFs, rank: Rank, deadline: Deadline, why: Unavailable) -> tuple[GroupMark, ...]:
+        """Return the marks of a rank without a record, by its groups. Raises `why` where they do not tell either."""
+        try:
+            counters = self._counters.read(procfs, rank, deadline)
+        except (Unavailable, NotPermitted):
+            raise why from None
+        with self._lock:
+            before = self._issued.get(key_of(rank), {})
+            issued = {one.name: _when_issued(one, before.get(one.name)) for one in counters}
+            if len(self._issued) >= _MOST_REMEMBERED:
+                self._issued.clear()
+            self._issued[key_of(rank)] = issued
+        return tuple(_counted_mark(one, issued[one.name][1]) for one in counters)
 
     def _marks(self, memory: ProcessMemory, key: tuple[Key, int], layouts: Iterable[Layout]) -> list[GroupMark]:
         with self._lock:
@@ -93,6 +121,21 @@ class MarkReader:
                 self._known[key] = known
             return _merged(known.newest, statuses)
         raise failed
+
+
+def _when_issued(one: GroupCounters, before: _Issued | None) -> _Issued:
+    """Return how many operations were issued, and when the last of them was: it must not change while they do not."""
+    count = one.collectives, one.pairs
+    if before is not None and before[0] == count:
+        return before
+    return count, max((work.issued_ns for work in one.pending), default=time.time_ns())
+
+
+def _counted_mark(one: GroupCounters, issued_ns: int) -> GroupMark:
+    (name, description), operation = (text[:_MOST_TEXT] for text in one.name), f"nccl:{one.last}"[:_MOST_TEXT]
+    issued, started = one.collectives or None, one.status.started
+    timeout = one.group.timeout_ms
+    return GroupMark(name, description, issued, started, one.completed, operation, issued_ns, timeout)
 
 
 def _read(

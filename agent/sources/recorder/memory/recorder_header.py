@@ -115,15 +115,19 @@ def read_statuses(paged: PagedMemory, header: RecorderHeader, layout: Layout) ->
     """
     if "all_pg_status_" not in layout["recorder"].fields:
         return {}
-    objects, status = Objects(paged, layout), layout["status"]
     found = {}
-    for at in objects.map_values(header.address + layout["recorder"].offset("all_pg_status_")):
+    for at in Objects(paged, layout).map_values(header.address + layout["recorder"].offset("all_pg_status_")):
         pg_id, pointer = paged.word(at), paged.word(at + 8)
-        fields = (status.offset(name) for name in ("lastEnqueuedSeq", "lastStartedSeq", "lastCompletedSeq"))
         if pointer:
-            numbers = (int.from_bytes(paged.read(pointer + offset, 8), "little", signed=True) for offset in fields)
-            found[pg_id] = Status(*(None if number < 0 else number for number in numbers))
+            found[pg_id] = read_status(paged, pointer, layout)
     return found
+
+
+def read_status(paged: PagedMemory, address: int, layout: Layout) -> Status:
+    """Read the status of one process group. Raises as memory does."""
+    fields = (layout["status"].offset(name) for name in ("lastEnqueuedSeq", "lastStartedSeq", "lastCompletedSeq"))
+    numbers = (int.from_bytes(paged.read(address + offset, 8), "little", signed=True) for offset in fields)
+    return Status(*(None if number < 0 else number for number in numbers))
 
 
 def read_members(paged: PagedMemory, header: RecorderHeader, layout: Layout) -> dict[tuple[str, str], tuple[int, ...]]:

@@ -87,6 +87,7 @@ def test_launcher_whose_ranks_have_died_waits_again(tree: Path) -> None:
     """As after the loss of a node: what is not reaped is nobody."""
     add_process(tree, 11, 10, torchrun(1), state="Z")
     assert list(told(tree)) == [10]
+    assert "has no rank (--nnodes=2" in told(tree)[10].detail and "have ended" in told(tree)[10].detail
 
 
 @pytest.mark.parametrize("state", ["D", "Z"])

@@ -90,3 +90,36 @@ def test_wrapper_with_pytorch_is_not_the_rank(root: Path) -> None:
     add_process(root, 30, 20, torchrun(1), maps=TORCH)
     (rank,) = found_in(root, {30: (1, 4)}).ranks
     assert rank.stat.pid == 30
+
+
+SPAWNED = ("python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)")
+TRACKER = ("python3", "-c", "from multiprocessing.resource_tracker import main;main(5)")
+NODE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "n1", "MASTER_PORT": "5"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "world", "beside"), [({}, 3, (22, 40, 23)), (NODE, 3, (22, 40, 23)), ({}, 1, ())]
+)
+def test_those_beside_a_rank_that_may_be_the_lacking_ones(
+    root: Path, environment: dict[str, str], world: int, beside: tuple[int, ...]
+) -> None:
+    """`mp.spawn` has started them with it. Not its workers, nor what ended, helps, or was started at another time."""
+    add_process(root, 20, 1, environment, maps=TORCH)
+    for pid, start in ((21, 210), (22, 220), (23, 230), (24, 1000 * 210)):
+        named = (*SPAWNED[:2], SPAWNED[2].replace("7", str(pid)))
+        add_process(root, pid, 20, environment, command=named, maps=TORCH, start=start)
+    add_process(root, 25, 20, environment, command=TRACKER, start=210)
+    add_process(root, 26, 20, environment, command=SPAWNED, state="Z", start=210)
+    add_process(root, 31, 21, environment, command=SPAWNED, maps=TORCH, start=220)
+    add_process(root, 40, 22, environment, command=("g++", "kernel.cu"), program="/usr/bin/g++", start=230)
+    (rank,) = found_in(root, {21: (0, world)}).ranks
+    assert (rank.stat.pid, rank.identity.world_size) == (21, world)
+    assert set(rank.beside) == set(beside)
+
+
+def test_those_below_rank_0_that_starts_the_others_are_beside_nobody(root: Path) -> None:
+    """Lightning: rank 0's workers have its command line, as rank 1 has, which stands beside them."""
+    add_process(root, 20, 1, {}, maps=TORCH, start=200)
+    for pid in (21, 22):
+        add_process(root, pid, 20, {}, maps=TORCH, start=210)
+    assert [rank.beside for rank in found_in(root, {20: (0, 3), 21: (1, 3)}).ranks] == [(), ()]

@@ -1,6 +1,7 @@
 """Finding ranks on a machine that is slow, or on which reading about a process blocks."""
 
 import itertools
+import os
 import time
 from collections.abc import Callable
 
@@ -58,6 +59,14 @@ def test_machine_that_is_only_slow_is_waited_for(node: Node, monkeypatch: pytest
     monkeypatch.setattr(node, "_find", find_slowly)
     assert not lists_late(node.find(Deadline(20.0)).missing)
     assert (node.avoided(), node.abandoned) == ((), 0)
+
+
+def test_a_search_that_begins_too_late_leaves_open_who_is_a_rank(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine its thread may not have had a turn when the time is over."""
+    monkeypatch.setattr(agent.look.node, "_SEARCH_SECONDS", 0.1)
+    monkeypatch.setattr(node._search, "search", lambda due, limit: time.sleep(1.0))
+    node._search_groups([ProcFs().stat(os.getpid())], Deadline(5.0), quick=False)
+    assert lists_late(node._search.missing(node._lister.listing()))
 
 
 def test_process_that_blocks_its_reader_is_left_out(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from agent.look.node import Node
 from agent.look.progress_watch import Watch
 from agent.proc.procfs import ProcFs
 from agent.settings import AgentSettings
-from agent.sources.kernel_log import KernelLog
 from agent.sources.progress_counters import has_moved, take_beat, take_settled_beat
 from agent.sources.recorder.memory.marks import GroupMark
 from shared.errors import InvalidSettings
@@ -371,53 +369,6 @@ def test_rank_whose_grandchildren_work_does_not_stand_still() -> None:
             return one.watch.idle_for_seconds(rank.key) or 0.0
 
         assert until(idle_after_a_beat, lambda idle: idle < 1.0) < 1.0
-
-
-OOM = """
-import os, sys
-open(sys.argv[1] + "/cgroup.procs", "w").write(str(os.getpid()))
-print("ready", flush=True)
-sys.stdin.readline()
-hoard = bytearray(256 * 1024 * 1024)
-"""
-
-
-@pytest.fixture
-def small_cgroup() -> Iterator[Path]:
-    """A control group of version 1 or 2 that may use 32 MiB."""
-    old, new = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
-    parent = old if (old / "memory.limit_in_bytes").exists() else new
-    group = parent / f"unhang-test-{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / ("memory.limit_in_bytes" if parent == old else "memory.max")).write_text(str(32 * 1024 * 1024))
-    except OSError as error:
-        if group.exists():
-            group.rmdir()
-        pytest.skip(f"no control group of our own: {error}")
-    yield group
-    until(lambda: (group / "cgroup.procs").read_text(), lambda text: not text)
-    group.rmdir()
-
-
-@pytest.mark.root
-def test_rank_that_the_kernel_kills_for_want_of_memory(small_cgroup: Path) -> None:
-    """For real: its control group counts it, the kernel log names it, and its signal is known."""
-    one, log = node(), KernelLog(ProcFs())
-    command = (sys.executable, "-c", OOM, str(small_cgroup))
-    with running(command=command, env=rank_environment(0, port=29416), stdin=-1) as process:
-        until(lambda: own(one.find(Deadline(10)), 29416), lambda ranks: ranks == [0])
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-        process.wait(30)
-        exited = until(lambda: exited_of(one, process.pid), lambda e: e is not None)
-        assert exited is not None
-        assert exited.oom_killed or not KERNEL_KEEPS_EXITS
-        assert exited.signal in (9, None)
-        killed = [e for e in log.read(Deadline(10)).events if e.kind == "oom_kill" and e.pid == process.pid]
-        # another process may have had the same number long ago
-        assert len([e for e in killed if abs((e.at or 0.0) - time.time()) < 120]) == 1
 
 
 def test_rank_that_nobody_watches_is_not_idle() -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.root
 MIB = 1024 * 1024
 TAKE = f"sys.stdin.readline()\nkept = b'x' * {256 * MIB}\n"
 PORT = 29419
+NUMBERS_ARE_THE_KERNELS = Path("/proc/self/ns/pid").stat().st_ino == 0xEFFFFFFC
+"""PROC_PID_INIT_INO: in a container with process numbers of its own the kernel's log has the host's."""
 
 
 def exited_of(node: Node, pid: int) -> Exited | None:
@@ -54,9 +57,10 @@ def test_rank_killed_for_want_of_memory(reaped: bool) -> None:
     assert exited.identity is not None
     assert (exited.identity.rank, exited.oom_killed) == (1, True)
     assert exited.signal in ((None, signal.SIGKILL) if reaped else (signal.SIGKILL,))
-    told = [event for event in log.read(Deadline(10)).events if event.pid == rank.pid and (event.at or 0.0) >= begun]
+    told = [event for event in log.read(Deadline(10)).events if (event.at or 0.0) >= begun]
     log.close()
-    assert [event.kind for event in told] == [KernelEventKind.OOM_KILL]
+    killed = [event.pid for event in told if event.kind is KernelEventKind.OOM_KILL]
+    assert killed.count(rank.pid) == 1 if NUMBERS_ARE_THE_KERNELS else killed
 
 
 def test_rank_killed_by_hand_was_not_killed_for_want_of_memory() -> None:

@@ -411,12 +411,16 @@ def test_open_incident_of_a_job_that_dies_keeps_how() -> None:
 
 
 def test_looks_before_the_jobs_own_timeout_strikes() -> None:
-    """Though its pauses are long: the evidence goes with the job."""
+    """Though its pauses are long: the evidence goes with the job. What is proven then need not be found again."""
     one = Watching(Detector(usual_pauses={DEMO: 400.0}))
-    one.tell(digest([1.0] * 4, timeout=60.0))
-    one.tell(digest([44.0] * 4, timeout=60.0), after=43.0)
+    one.tell(digest([1.0] * 4, timeout=100.0))
+    one.tell(digest([59.0] * 4, timeout=100.0), after=58.0)
     assert one.asked() == ""
-    assert "operations time out after 60 s" in one.asked(after=1.5)
+    assert "operations time out after 100 s" in one.asked(after=1.5)
+    assert one.answer(hung()) is None
+    one.tell(digest([97.0] * 4, timeout=100.0), after=36.0)
+    assert one.asked()
+    assert one.answer(hung(kind=Kind.COLLECTIVE_MISMATCH)) is not None
 
 
 @pytest.mark.parametrize(

@@ -35,3 +35,14 @@ def test_it_is_shown_where_the_verdict_is_open_alone(tmp_path: Path) -> None:
     assert hung.verdict is Verdict.HUNG
     assert {each.kind for each in hung.read} == {"flight record", "log"}
     assert "Files read" not in render_text(hung, colour=False, width=100)
+
+
+def test_an_empty_dump_is_told_beside_full_ones(tmp_path: Path) -> None:
+    """It was given, and holds nothing; an empty log is nothing remarkable."""
+    shutil.copytree(CASE, tmp_path / "case")
+    for name in ("trace_2", "rank2.log"):
+        (tmp_path / name).write_text("")
+    answer = diagnose_directory(tmp_path).diagnosis
+    assert {each.path: each.kind for each in answer.read}["trace_2"] == "empty file"
+    assert "trace_2" in {gap.missing.source for gap in answer.coverage.missing if "empty" in gap.missing.detail}
+    assert "rank2.log" not in {gap.missing.source for gap in answer.coverage.missing}

@@ -155,6 +155,25 @@ def test_job_of_which_nobody_is_known_to_have_ended_first(exits: list[dict[str, 
     assert (answer.verdict, finding.culprits, finding.cause) == (Verdict.DIED, (), cause)
 
 
+@pytest.mark.parametrize(
+    ("ahead", "later", "accused"), [(0, 30, ()), (30, 30, ()), (5, 0, (1,)), (-60, 0, (1,)), (0, 0, (1,))]
+)
+def test_who_was_killed_on_another_node_may_have_another_clock(
+    ahead: int, later: int, accused: tuple[int, ...]
+) -> None:
+    """Only who lived for longer, too, than those who were asked to end did not heed that."""
+    here = ended(0, of=2, signal=15, **at(100))
+    there = ended(1, of=2, signal=9, **at(100 + ahead + later))
+    assert here.identity is not None and there.identity is not None
+    began = {"host": "node2", "started_at": 10.0 + ahead}
+    there = there.model_copy(update={"identity": there.identity.model_copy(update=began)})
+    here = here.model_copy(update={"identity": here.identity.model_copy(update={"started_at": 10.0})})
+    looks = [NodeSnapshot(host="node1", taken_at_ns=10**18, exited=(here,))]
+    looks.append(NodeSnapshot(host="node2", taken_at_ns=10**18, exited=(there,)))
+    (finding,) = diagnose(looks, Expected(job="sim")).findings
+    assert finding.culprit_ranks == accused
+
+
 def test_job_of_slurm_is_asked_of_slurm() -> None:
     """Whose step was cancelled it knows best."""
     looks = [node(*(ended(rank, job="slurm-4242", signal=15) for rank in range(2)))]

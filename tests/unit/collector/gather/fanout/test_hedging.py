@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from collector.gather.failures import Again
+from collector.gather.fanout.one_agent import AGAIN_SECONDS, CONNECT_SECONDS
 from collector.gather.fanout.one_request import Parameters
 from collector.gather.fanout.values import RoundOutcome
 from collector.hostlists import AgentAddress
@@ -23,6 +24,7 @@ from tests.build.agents.misbehaving import (
     answer_of,
     answering_well,
     behaving,
+    dropping_packets,
     hang_up,
     in_turn,
     many_addresses,
@@ -208,3 +210,12 @@ async def test_an_agent_that_comes_up_while_it_is_asked() -> None:
             async with behaving(WELL, listener=listener):
                 outcome = await asked
     assert len(outcome.answered) == 1
+
+
+async def test_a_host_that_was_not_reached_is_waited_for_briefly() -> None:
+    """Whoever registers hosts that are not there does not slow down every question."""
+    with dropping_packets(1) as addresses:
+        began = time.monotonic()
+        (silent,) = (await Counted().ask(addresses, rounds=3)).silent
+    assert 3 * CONNECT_SECONDS > CONNECT_SECONDS + 2 * AGAIN_SECONDS + 2.0 > time.monotonic() - began
+    assert silent.missing.detail.endswith("it was not reached before, and so given less time")

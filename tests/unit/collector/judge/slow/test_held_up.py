@@ -306,20 +306,54 @@ def test_a_loop_on_one_line_is_told_as_such() -> None:
     assert "on one line that calls nothing, at train_step" in judged([*looks, later]).headline
 
 
-@pytest.mark.parametrize(("seconds", "verdict"), [(8.0, Verdict.CANNOT_TELL), (70.0, Verdict.SLOW)])
-def test_a_start_is_no_hang_whoever_launches(seconds: float, verdict: Verdict) -> None:
-    """Rank 0 waits in rendezvous for a child that it has started, and that still imports."""
-    init = Frame("init_process_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1892)
-    store = Frame("_create_c10d_store", "/env/lib/python3.11/site-packages/torch/distributed/rendezvous.py", 199)
-    looks = live_looks(Job({0: [Stay()]}), {0: Seen(frames=(USER, init, store))}, world_size=2, recorder=False)
-    importing = Frame("<module>", "/env/lib/python3.11/site-packages/torch/__init__.py", 2868)
-    thread = Thread(tid=77, name="MainThread", frames=(0,))
-    begun = (looks[1].taken_at_ns or 0) / 1e9 - seconds
+STARTS = Frame("init_process_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1892)
+IMPORTS = Frame("<module>", "/env/lib/python3.11/site-packages/torch/__init__.py", 2868)
+AGES = (8.0, Verdict.CANNOT_TELL), (70.0, Verdict.SLOW)
+
+
+def starting(age: float, where: str, others: Sequence[tuple[float, Frame]], world_size: int) -> Diagnosis:
+    """Rank 0 waits in rendezvous; others, by CPU share and frame, are its children, or beside it, and no ranks yet."""
+    looks = live_looks(Job({0: [Stay()]}), {0: Seen(frames=(USER, STARTS))}, world_size=world_size, recorder=False)
+    begun = (looks[1].taken_at_ns or 0) / 1e9 - age
     for at in (0, 1):
-        child = _child(77, "R", 0.9, looks, at, rank=0)
-        process = child.process.model_copy(update={"started_at": begun})
-        stacks = Stacks(pid=77, frames=(importing,), threads=(thread,))
-        looks[at : at + 1] = with_rank(looks[at : at + 1], 0, children=(Child(process=process, stacks=stacks),))
-    diagnosis = diagnose(looks, Expected())
+        found = []
+        for pid, (share, frame) in enumerate(others, start=77):
+            process = _child(pid, "R" if share else "S", share, looks, at, rank=0).process
+            process = process.model_copy(update={"started_at": begun})
+            threads = (Thread(tid=pid, name="MainThread", frames=(0,)),)
+            found.append(Child(process=process, stacks=Stacks(pid=pid, frames=(frame,), threads=threads)))
+        (rank,) = looks[at].ranks
+        identity = rank.identity.model_copy(update={"started_at": begun})
+        looks[at : at + 1] = with_rank(looks[at : at + 1], 0, identity=identity, **{where: tuple(found)})
+    return diagnose(looks, Expected())
+
+
+@pytest.mark.parametrize("where", ["children", "beside"])
+@pytest.mark.parametrize(("seconds", "verdict"), AGES)
+def test_a_start_is_no_hang_whoever_launches(seconds: float, verdict: Verdict, where: str) -> None:
+    """Rank 0 waits in rendezvous for one that it has started, or that was started beside it, and that still imports."""
+    diagnosis = starting(seconds, where, [(0.9, IMPORTS)], 2)
     assert diagnosis.verdict is verdict
     assert all(finding.kind is Kind.HELD_UP and not finding.culprits for finding in diagnosis.findings)
+
+
+@pytest.mark.parametrize(
+    ("others", "world_size", "headline"),
+    [
+        (
+            [(0.9, IMPORTS), (0.0, USER)],
+            3,
+            "Hung: the job does not start: process 78 (gzip), started together with rank 0, has not joined: it is "
+            "in user code at train_step (/home/ada/train.py:40); rank 0 waits in rendezvous",
+        ),
+        # One that waits as rank 0 does has come, and is not known yet.
+        ([(0.9, IMPORTS), (0.0, STARTS)], 3, "Held up: the job is starting: rank 0 waits in rendezvous"),
+        # A pool of the launcher's looks like ranks: of more than are lacking, so many must work.
+        ([(0.9, IMPORTS), (0.0, USER)], 2, "Held up: the job is starting: rank 0 waits in rendezvous"),
+    ],
+)
+def test_who_is_beside_a_rank_is_waited_for_while_it_works(
+    others: Sequence[tuple[float, Frame]], world_size: int, headline: str
+) -> None:
+    """`mp.spawn` has started the rank and those that have not come yet."""
+    assert starting(70.0, "beside", others, world_size).headline.startswith(headline)

@@ -83,6 +83,23 @@ def test_small_pickle_of_endless_lists_is_refused_at_once() -> None:
         parse_dump(pickle.dumps(dump(entry(input_sizes=lists))))
 
 
+@pytest.mark.parametrize(
+    ("numbers", "kept"),
+    [
+        ([0, 0, 0, 1, 1], [3, 4]),  # aborted, and made again
+        ([0, 1, 0, 1, 1], [0, 1, 2, 3, 4]),  # two at a time
+        ([0, 0, 2, 1, 1, 2], [2, 3, 4, 5]),
+    ],
+)
+def test_what_a_group_did_before_it_was_made_again_is_left_out(numbers: list[int], kept: list[int]) -> None:
+    """Its name and its sequences repeat; its status, too, is of another."""
+    entries = [entry(pg_id=number, op_id=at, time_created_ns=at + 1) for at, number in enumerate(numbers)]
+    status = {str(number): {"last_enqueued_collective": number} for number in set(numbers)}
+    trace = parse_dump(pickle.dumps(dump(*entries, pg_status=status)))
+    assert [created - 1 for created in trace.created_ns] == kept
+    assert {mark.issued for mark in trace.marks} == {numbers[at] for at in kept}
+
+
 def test_longest_timeout_of_each_group() -> None:
     """Of entries that tell one; what is no time is passed over."""
     other = entry(process_group=["1", "tensor"], timeout_ms="soon")

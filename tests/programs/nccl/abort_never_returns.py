@@ -1,0 +1,35 @@
+"""All ranks abort their groups after a fault, and one rank's abort does not come back: the others make them again."""
+
+import os
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {
+    "kinds": ["rank_not_joined", "startup_incomplete"],
+    "causes": ["user_code", "rendezvous", "hardware", "device_sync", "unknown"],
+    "where": "recover",
+}
+
+
+def recover() -> None:
+    """Abort, and start again."""
+    rig.restart()
+
+
+def main() -> None:
+    """Train a little, and restart in process; the stand-in for NCCL (deploy/lab) blocks one rank."""
+    place = rig.start()
+    gradients = torch.ones(16)
+    for _ in range(10):
+        dist.all_reduce(gradients)
+    rig.end_step()
+    rig.say_ready(f"rank {place.rank}")
+    if place.is_faulty:
+        os.environ["LAB_BLOCKS"] = "abort"
+    recover()
+
+
+if __name__ == "__main__":
+    main()

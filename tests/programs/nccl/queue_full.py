@@ -1,0 +1,39 @@
+"""One rank sleeps; the others launch kernels without ever waiting, until the queue of their device is full."""
+
+import time
+
+import rig
+import torch
+import torch.distributed as dist
+
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "fetch_batch"}
+
+KERNELS = 100
+STEPS = 100
+
+
+def fetch_batch() -> None:
+    """Stand for any user code that waits for something that does not come."""
+    time.sleep(rig.NEVER)
+
+
+def update(weights: torch.Tensor) -> None:
+    """Stand for an optimizer of many small kernels."""
+    for _ in range(KERNELS):
+        weights.mul_(0.5)
+
+
+def main() -> None:
+    """Train; at the faulty step one rank gets no batch, while the others go on as far as CUDA lets them."""
+    place = rig.start()
+    gradients, weights = torch.ones(16), torch.ones(64)
+    for at_fault in rig.steps(place):
+        if at_fault and place.is_faulty:
+            fetch_batch()
+        for _ in range(STEPS if at_fault else 1):
+            dist.all_reduce(gradients, async_op=True).wait()
+            update(weights)
+
+
+if __name__ == "__main__":
+    main()
