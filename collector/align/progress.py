@@ -12,7 +12,20 @@ from enum import StrEnum
 from itertools import pairwise
 from operator import sub
 
-from collector.align.beats import (
+from collector.align.roster import RankView, Roster
+from collector.align.stacks.activity import Activity, runs_call
+from collector.align.stacks.lock_files import polls_database, polls_lock_file
+from collector.align.stacks.polls import in_remote_call, polling
+from collector.align.stacks.tables.row_types import Doing
+from collector.align.thresholds import (
+    BUSY_GAPS,
+    BUSY_SECONDS,
+    FROZEN_GAPS,
+    FROZEN_SECONDS,
+    LEAST_SEEN_SHARE,
+    WATCH_SECONDS,
+)
+from collector.align.work.beats import (
     Beats,
     at_work,
     at_work_within,
@@ -23,20 +36,7 @@ from collector.align.beats import (
     moved_bytes,
     often,
     seconds_of,
-)
-from collector.align.roster import RankView, Roster
-from collector.align.stacks.activity import Activity, runs_call
-from collector.align.stacks.lock_files import polls_database, polls_lock_file
-from collector.align.stacks.polls import in_remote_call, polling
-from collector.align.stacks.tables.row_types import Doing
-from collector.align.thresholds import (
-    BUSY_CPU_SHARE,
-    BUSY_GAPS,
-    BUSY_SECONDS,
-    FROZEN_GAPS,
-    FROZEN_SECONDS,
-    LEAST_SEEN_SHARE,
-    WATCH_SECONDS,
+    spins,
 )
 from shared.wire.snapshot import Process, RankSnapshot
 from shared.wire.stacks import Stacks, Thread
@@ -258,7 +258,7 @@ def _still_seconds(view: RankView, activity: Activity | None) -> float:
     still = 0.0
     for a, b in reversed(tuple(pairwise(view.looks))):
         apart, idle = _apart(a, b), b.idle_for_seconds
-        burns = _spins(a, b) or polling(view, activity, a, b).wakes
+        burns = spins(beats_between(a.process, b.process)) or polling(view, activity, a, b).wakes
         moved = idle is not None and idle < apart and _was_seen_moving(b) and not burns
         if idle is not None and moved and view.apart is None and not _only_polls(view):
             return still + idle
@@ -275,14 +275,6 @@ def _apart(a: RankSnapshot, b: RankSnapshot) -> float:
     if a.looked_at_ns is None or b.looked_at_ns is None:
         return 0.0
     return max(0.0, (b.looked_at_ns - a.looked_at_ns) / 1e9)
-
-
-def _spins(a: RankSnapshot, b: RankSnapshot) -> bool:
-    """Did its main thread use more CPU time than a few steps do?"""
-    first, second = beats_between(a.process, b.process) or (None, None)
-    if first is None or second is None or first.main_cpu_seconds is None or second.main_cpu_seconds is None:
-        return True
-    return second.main_cpu_seconds - first.main_cpu_seconds > BUSY_CPU_SHARE * seconds_of((first, second))
 
 
 def _any_known(signs: Iterable[bool | None]) -> bool | None:
