@@ -49,7 +49,8 @@ def main(arguments: Sequence[str]) -> int:
         except NoLab as error:
             sys.exit(f"lab: {error}")
         print(f"\nPyTorch {version}")
-        wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
+        if not chosen.scenarios:
+            wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
         if chosen.records:
             continue
         print(_COLUMNS.format(*"scenario expected verdict kind cause culprit certainty s wrong".split()), flush=True)
