@@ -92,7 +92,8 @@ def _run(scenario: Scenario, environment: Environment, forks: Forks) -> str:
     print(_COLUMNS.format(scenario.name, expected, *told, took, "; ".join(wrong)), flush=True)
     if os.environ.get("LAB_SHOWS"):
         print(answer.get("headline"), "|", *(answer.get("remarks") or ()), sep="\n    ", flush=True)
-    if not named(answer) and answer["verdict"] in ("hung", "cannot_tell") and truth.culprits:
+    silent = answer["verdict"] == "cannot_tell" or (answer["verdict"] == "hung" and truth.culprits)
+    if silent and "hung" in truth.verdicts and not named(answer):
         return "silent"
     return "wrong" if wrong else "right"
 

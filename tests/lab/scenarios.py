@@ -22,7 +22,7 @@ _CORE = frozenset(
     stopped_rank; asleep_before_collective, no record; recv_ring, no record; first_collective_late; runs_ahead;
     coalesced_calls; batch_without_one_receive; destroy_hangs; split_group_skipped; collective_never_ends; queue_full;
     kernel_never_ends, timing; lazy_group_late, not blocking; second_life; launch_blocks; ras_tells; ddp_step_skipped;
-    fsdp_step_skipped; tensor_parallel_branch; pipeline_stage_asleep
+    fsdp_step_skipped; tensor_parallel_branch; pipeline_stage_never_sends
     """.replace("\n    ", " ")
     .strip()
     .split("; ")
@@ -87,7 +87,7 @@ _OF_NCCL = (
 ).split()
 _OF_FRAMEWORKS = (
     "ddp_step_skipped ddp_unused_parameters fsdp_step_skipped hsdp_step_skipped nccl/tensor_parallel_branch "
-    "nccl/pipeline_stage_asleep nccl/fsdp_loader_starves"
+    "nccl/fsdp_loader_starves"
 ).split()
 _OF_NCCL_WITHOUT_RECORD = (
     "first_collective_late runs_ahead runs_ahead_asleep queue_full lazy_group_late eager_start_late launch_blocks "
@@ -110,7 +110,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(Scenario(f"{program}, no record", f"nccl/{program}", recorded=False) for program in _OF_NCCL_WITHOUT_RECORD),
     *(Scenario(f"{Path(program).name}, not blocking", program, more=_DOES_NOT_BLOCK) for program in _NONBLOCKING),
     *(Scenario(Path(program).name, program) for program in _OF_FRAMEWORKS),
-    *(Scenario(f"{Path(program).name}, no record", program, recorded=False) for program in _OF_FRAMEWORKS[-2:]),
+    *(Scenario(f"{Path(program).name}, no record", program, recorded=False) for program in _OF_FRAMEWORKS[-1:]),
     Scenario("long_kernels", "nccl/long_kernels"),
     Scenario("long_kernels, no record", "nccl/long_kernels", recorded=False),
     Scenario("kernel_never_ends, timing", "nccl/kernel_never_ends", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
