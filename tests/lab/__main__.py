@@ -91,7 +91,8 @@ def _run(scenario: Scenario, environment: Environment, forks: Forks) -> str:
     took = f"{time.monotonic() - started:.0f}"
     print(_COLUMNS.format(scenario.name, expected, *told, took, "; ".join(wrong)), flush=True)
     if os.environ.get("LAB_SHOWS"):
-        print(answer.get("headline"), "|", *(answer.get("remarks") or ()), sep="\n    ", flush=True)
+        evidence = [f"{one['kind']}: {one['text']}" for found in answer["findings"] for one in found["evidence"]]
+        print(answer.get("headline"), *evidence, *(answer.get("remarks") or ()), sep="\n    ", flush=True)
     silent = answer["verdict"] == "cannot_tell" or (answer["verdict"] == "hung" and truth.culprits)
     if silent and "hung" in truth.verdicts and not named(answer):
         return "silent"
