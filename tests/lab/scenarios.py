@@ -21,7 +21,7 @@ _CORE = frozenset(
     asleep_before_collective; wrong_op; wrong_size_smaller; recv_ring; batch_p2p_missing_partner; crossed_groups;
     stopped_rank; asleep_before_collective, no record; recv_ring, no record; first_collective_late; runs_ahead;
     coalesced_calls; batch_without_one_receive; destroy_hangs; split_group_skipped; collective_never_ends; queue_full;
-    kernel_never_ends, timing; lazy_group_late, not blocking; second_life; launch_blocks; ras_tells; ddp_step_skipped;
+    kernel_never_ends, timing; lazy_group_late, not blocking; second_life; launch_blocks; ddp_step_skipped;
     fsdp_step_skipped; tensor_parallel_branch; pipeline_stage_never_sends
     """.replace("\n    ", " ")
     .strip()
@@ -39,6 +39,8 @@ class Scenario:
     recorded: bool = True
     more: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     ranks: int = 4
+    rests_seconds: float = 0.0
+    """How long it is left alone before it is asked about."""
     executed: bool = False
     """Each rank imports PyTorch itself."""
 
@@ -115,7 +117,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("long_kernels, no record", "nccl/long_kernels", recorded=False),
     Scenario("kernel_never_ends, timing", "nccl/kernel_never_ends", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
     Scenario("kernels_never_end, timing", "nccl/kernels_never_end", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
-    Scenario("ras_tells", "nccl/ras_tells", recorded=False),
+    Scenario("ras_tells", "nccl/ras_tells", recorded=False, rests_seconds=60.0),
     Scenario("proxies spin", "asleep_before_collective", more={"LAB_PROXY": "1"}),
     *(Scenario(program, program) for program in _REST),
     Scenario("sleeping synchronisation", "asleep_before_collective", more={"LAB_SYNC": "sleep"}),
