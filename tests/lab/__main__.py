@@ -76,7 +76,6 @@ def _run(scenario: Scenario, environment: Environment, forks: Forks) -> str:
         try:
             with scenario.job(environment, Path(folder), None if scenario.executed else forks.start) as job:
                 _settle(Path(folder))
-                time.sleep(scenario.rests_seconds)
                 asked = time.monotonic()
                 reply = diagnosed(job, patience=None)
             started, answer = asked, reply.answer

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from deploy.lab.environment import Environment
-from tests.build.processes.ports import free_port
 from tests.system.live.jobs import Job, Starter
 from tests.system.live.truths import PROGRAMS, Mode, all_programs, read_truth
 
@@ -39,8 +38,6 @@ class Scenario:
     recorded: bool = True
     more: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     ranks: int = 4
-    rests_seconds: float = 0.0
-    """How long it is left alone before it is asked about."""
     executed: bool = False
     """Each rank imports PyTorch itself."""
 
@@ -61,7 +58,6 @@ class Scenario:
             "UNHANG_TEST_BACKEND": "nccl",
             "PYTHONPATH": str(PROGRAMS),
             "LAB_SYNC": "spin" if (os.cpu_count() or 1) > self.ranks else "yield",
-            "NCCL_RAS_ADDR": f"localhost:{free_port()}",
             **self.more,
         }
         return Job(
@@ -117,7 +113,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("long_kernels, no record", "nccl/long_kernels", recorded=False),
     Scenario("kernel_never_ends, timing", "nccl/kernel_never_ends", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
     Scenario("kernels_never_end, timing", "nccl/kernels_never_end", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
-    Scenario("ras_tells", "nccl/ras_tells", recorded=False, rests_seconds=60.0),
     Scenario("proxies spin", "asleep_before_collective", more={"LAB_PROXY": "1"}),
     *(Scenario(program, program) for program in _REST),
     Scenario("sleeping synchronisation", "asleep_before_collective", more={"LAB_SYNC": "sleep"}),
