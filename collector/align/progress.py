@@ -305,7 +305,7 @@ def _switched(view: RankView, activity: Activity | None, a: RankSnapshot, b: Ran
 
 
 def _serves_on(a: RankSnapshot, b: RankSnapshot) -> bool:
-    """Do other threads run remote calls than before, or has one that does woken? A call that hangs sleeps in its own."""
+    """Do other threads run remote calls than before, or has one of them woken? A call that hangs sleeps in its own."""
     if not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks):
         return False
     before, after = (_serving(stacks) for stacks in (a.stacks, b.stacks))
