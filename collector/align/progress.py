@@ -293,10 +293,10 @@ def _switched(view: RankView, activity: Activity | None, a: RankSnapshot, b: Ran
     if polling(view, activity, a, b).wakes:
         return False
     calls = activity is not None and in_remote_call(activity)
+    if calls and _serves_on(a, b):
+        return True
     if view.apart is None:
         return None if view.idles else main_switched(beats_between(a.process, b.process), polls=not calls)
-    if calls and _serves_anew(a, b):
-        return True
     threads = _threads(view, a, b)
     if threads is None or a.looked_at_ns is None or b.looked_at_ns is None:
         return None
@@ -304,16 +304,17 @@ def _switched(view: RankView, activity: Activity | None, a: RankSnapshot, b: Ran
     return often(before, after, (b.looked_at_ns - a.looked_at_ns) / 1e9 if not calls else 0.0)
 
 
-def _serves_anew(a: RankSnapshot, b: RankSnapshot) -> bool:
-    """Do other threads of it run remote calls than before? Each call has its own, and one that hangs keeps it."""
-    before, after = (_serving(look) for look in (a, b))
-    return bool(before) and not before <= after
+def _serves_on(a: RankSnapshot, b: RankSnapshot) -> bool:
+    """Do other threads run remote calls than before, or has one of them woken? A call that hangs sleeps in its own."""
+    if not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks):
+        return False
+    before, after = (_serving(stacks) for stacks in (a.stacks, b.stacks))
+    first, last = ({thread.tid: thread.switches for thread in stacks.threads} for stacks in (a.stacks, b.stacks))
+    woke = any(often(first.get(tid), last.get(tid), 0.0) for tid in before | after)
+    return woke or (bool(before) and not before <= after)
 
 
-def _serving(look: RankSnapshot) -> set[int]:
-    stacks = look.stacks
-    if not isinstance(stacks, Stacks):
-        return set()
+def _serving(stacks: Stacks) -> set[int]:
     return {thread.tid for thread in stacks.threads if thread.tid is not None and runs_call(stacks.stack(thread))}
 
 

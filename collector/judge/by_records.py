@@ -7,7 +7,7 @@ graph, and an operation that everybody has joined and nobody leaves.
 from collector.align.observations import Observations
 from collector.judge.certainty import blames_somebody, how_sure, of_mismatch
 from collector.judge.fault import Fault, kind_of
-from collector.judge.records.compare_sequences import Mismatch
+from collector.judge.records.compare_sequences import Mismatch, signature_at
 from collector.judge.records.deadlock import circle_fault
 from collector.judge.records.disputes import disputes_of
 from collector.judge.records.roots import root_faults
@@ -70,7 +70,7 @@ def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, observations: Observat
         edges=tuple(edge for edge in observations.edges if edge.group is mismatch.group),
         mismatch=mismatch,
         group=mismatch.group,
-        op=mismatch.sides[0][1].op,
+        op=signature_at(mismatch.group, observations.traces, mismatch.sides[0][0][0], mismatch.sequence).op,
         sequence=mismatch.sequence,
         remarks=mismatch.remarks,
     )

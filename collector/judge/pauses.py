@@ -45,7 +45,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     if late and not fault.culprits and is_suspicion(fault):
         once = "the machine is overloaded: in all the time there was, each rank was looked at once at most"
         return Interpretation(Verdict.CANNOT_TELL, f"{once}, and {ranks_with(late, 'was', 'were')} not read to the end")
-    suspects = tuple(sorted({*fault.culprits} or observations.activities))
+    suspects = _suspects(fault, observations)
     stall = _stall(fault, observations)
     elsewhere = _idle_or_called(fault, suspects, stall, observations)
     if elsewhere is not None:
@@ -77,6 +77,12 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         sent=sent,
         phase=phase,
     )
+
+
+def _suspects(fault: Fault, observations: Observations) -> tuple[int, ...]:
+    """Whom the others wait for: where nobody is named each that is no victim, also one of which no stack was read."""
+    others = {view.rank for view in observations.roster.present()} - {*fault.victims}
+    return tuple(sorted({*fault.culprits} or others or observations.activities))
 
 
 def _idle_or_called(
@@ -139,8 +145,6 @@ def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observati
 
 def _was_not_seen_twice(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
     """Was one who is waited for read too late to tell whether it moves, as on a busy machine, where others were not?"""
-    if observations.motion.seconds == 0:
-        return False
     if _is_starting(fault):
         return any(not sibling.compared for sibling in observations.siblings)
     if fault.kind not in (Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED):

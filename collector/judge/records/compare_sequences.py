@@ -15,6 +15,8 @@ from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import _MUST_AGREE, Facts, facts_of
 from collector.align.thresholds import is_majority
 from collector.judge.marks.sides import Sides, telling_difference
+from shared.formats.recorder.coalesced import is_end
+from shared.plural import counted
 from shared.wire.trace import Signature, Trace
 
 
@@ -138,22 +140,30 @@ _Opinions = dict[int, dict[tuple[int, ...], list[int]]]
 
 def _opinions(classes: list[LikeMembers]) -> _Opinions:
     by_sequence: _Opinions = defaultdict(lambda: defaultdict(list))
-    ends: set[tuple[int, tuple[int, ...]]] = set()
+    ends: list[tuple[int, tuple[int, ...], LikeMembers]] = []
     for one in classes:
         for sequence, rows in groupby(zip(one.sequences, one.facts, strict=True), key=itemgetter(0)):
             facts = tuple(fact for _, fact in rows)
             by_sequence[sequence][facts].extend(one.ranks)
             if sequence in (one.sequences[0], one.sequences[-1]):
-                ends.add((sequence, facts))
-    for sequence, facts in ends:
-        if any(_is_piece(facts, other) for other in by_sequence[sequence]):
-            del by_sequence[sequence][facts]
+                ends.append((sequence, facts, one))
+    pieces = [each for each in ends if any(_is_piece(*each, other) for other in by_sequence[each[0]])]
+    for sequence, facts, one in pieces:
+        sides = by_sequence[sequence]
+        sides[facts] = [rank for rank in sides[facts] if rank not in one.ranks]
+        if not sides[facts]:
+            del sides[facts]
     return by_sequence
 
 
-def _is_piece(facts: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    """A batch that the ring buffer has cut at its head, or that its caller is still putting together."""
-    return len(facts) < len(whole) and facts in (whole[: len(facts)], whole[len(whole) - len(facts) :])
+def _is_piece(sequence: int, facts: tuple[int, ...], one: LikeMembers, whole: tuple[int, ...]) -> bool:
+    """A batch whose head may be what the ring buffer has overwritten, or one that its caller is still putting together.
+
+    Where something older is kept the ring has cut nothing: then a batch with its end lacks a part.
+    """
+    cut = sequence == one.sequences[0] and facts == whole[len(whole) - len(facts) :]
+    unended = sequence == one.sequences[-1] and facts == whole[: len(facts)]
+    return len(facts) < len(whole) and (cut or unended)
 
 
 def _passed(group: GroupView, opinions: _Opinions) -> int:
@@ -174,11 +184,11 @@ def _passed(group: GroupView, opinions: _Opinions) -> int:
 
 
 def _mismatch(group: GroupView, traces: dict[int, Trace], sequence: int, sides: Sides[tuple[int, ...]]) -> Mismatch:
-    parts = [parts_at(group, traces, ranks[0], sequence) for _, ranks in sides.all]
-    at = _first_difference(parts)
-    shown = tuple((ranks, _shown(whole, at)) for (_, ranks), whole in zip(sides.all, parts, strict=True))
+    wholes = [parts_at(group, traces, ranks[0], sequence) for _, ranks in sides.all]
+    shown, remarks = _shown(wholes) if max(map(len, wholes)) > 1 else ([whole[0] for whole in wholes], ())
+    told = tuple((ranks, signature) for (_, ranks), signature in zip(sides.all, shown, strict=True))
     certain = sides.decided and is_majority(len(sides.all[0][1]), len(group.members))
-    return Mismatch(group, sequence, shown, sides.odd, certain, _in_parts(parts, at))
+    return Mismatch(group, sequence, told, sides.odd, certain, remarks)
 
 
 def parts_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> tuple[Signature, ...]:
@@ -192,27 +202,28 @@ def signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence
     return parts_at(group, traces, rank, sequence)[-1]
 
 
-def _first_difference(sides: Sequence[tuple[Signature, ...]]) -> int | None:
-    """Which part the sides of a batch differ in first; None where it is no batch, or they differ in number alone."""
-    if max(map(len, sides)) == 1:
-        return None
-    of_each = zip(*([facts_of(part) for part in side] for side in sides), strict=False)
-    return next((at for at, facts in enumerate(of_each) if len(set(facts)) > 1), None)
-
-
-def _shown(parts: tuple[Signature, ...], at: int | None) -> Signature:
-    """The batch, with the sizes and types of the part in which it differs: its last entry may have none."""
-    whole = parts[-1]
+def _shown(wholes: Sequence[tuple[Signature, ...]]) -> tuple[list[Signature], tuple[str, ...]]:
+    """What of each side's batch to show, and a remark: the first part that differs, or all where one side has more."""
+    ops = [whole[-1].op for whole in wholes]
+    parts = [whole[:-1] if is_end(whole[-1].op) else whole for whole in wholes]
+    of_each = zip(*(map(facts_of, side) for side in parts), strict=False)
+    at = next((at for at, facts in enumerate(of_each) if len(set(facts)) > 1), None)
     if at is None:
-        return whole
-    return parts[at]._replace(op=whole.op)
+        return [_all_of(side, whole[-1]) for side, whole in zip(parts, wholes, strict=True)], ()
+    shown = [side[at] for side in parts]
+    alike = len({part.op for part in shown}) == 1
+    named = [
+        whole if alike or part.op == whole else f"{part.op} in {whole}" for part, whole in zip(shown, ops, strict=True)
+    ]
+    remark = f"of each batch entry {at + 1} is shown, the first that differs"
+    return [part._replace(op=op) for part, op in zip(shown, named, strict=True)], (remark,)
 
 
-def _in_parts(sides: Sequence[tuple[Signature, ...]], at: int | None) -> tuple[str, ...]:
-    counts = sorted({len(side) for side in sides})
-    if counts == [1]:
-        return ()
-    if at is None:
-        return (f"the batches have {' or '.join(map(str, counts))} entries on record",) if len(counts) > 1 else ()
-    ops = " or ".join(dict.fromkeys(side[at].op for side in sides))
-    return (f"of each batch the sizes and types of entry {at + 1} are shown ({ops}), the first that differs",)
+def _all_of(parts: tuple[Signature, ...], end: Signature) -> Signature:
+    return end._replace(
+        op=f"{end.op} of {counted(len(parts), 'part')}",
+        input_sizes=tuple(size for part in parts for size in part.input_sizes),
+        input_dtypes=tuple(dtype for part in parts for dtype in part.input_dtypes),
+        output_sizes=tuple(size for part in parts for size in part.output_sizes),
+        output_dtypes=tuple(dtype for part in parts for dtype in part.output_dtypes),
+    )

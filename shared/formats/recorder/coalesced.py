@@ -25,7 +25,7 @@ def settle_batches(columns: "dict[str, array[int]]", signatures: Sequence[Signat
 
     A part without an end is as far as the group: a device runs a group's operations one after the other.
     """
-    ends = {index for index, signature in enumerate(signatures) if _is_end(signature.op)}
+    ends = {index for index, signature in enumerate(signatures) if is_end(signature.op)}
     parts = {index for index, signature in enumerate(signatures) if signature.op in _PARTS}
     if ends:
         _settle_by_ends(columns, ends)
@@ -36,7 +36,8 @@ def settle_batches(columns: "dict[str, array[int]]", signatures: Sequence[Signat
         _settle_pairs(columns, pairs)
 
 
-def _is_end(op: str) -> bool:
+def is_end(op: str) -> bool:
+    """Is it the entry that ends a batch?"""
     return op == COALESCED or op.endswith("_coalesced")
 
 

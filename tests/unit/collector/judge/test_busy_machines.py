@@ -67,6 +67,11 @@ def test_ranks_that_were_not_read_are_not_among_all_that_wait() -> None:
     assert diagnose(unread, Expected(job="sim")).verdict is Verdict.CANNOT_TELL
     elsewhere = with_rank(looks_without({3: Seen((USER,))}, interval_seconds=70.0)[1:], 3, recorder=NO_RECORD)
     assert diagnose([unread[0], *elsewhere], Expected(job="sim")).verdict is Verdict.CANNOT_TELL
+    unended = looks_without({}, interval_seconds=28.0)
+    for rank in range(4):
+        unended = with_rank(unended, rank, recorder=NO_RECORD)
+    unended = with_rank(unended, 3, stacks=LATE, process=process, looked_at_ns=None)
+    assert diagnose(unended, Expected(job="sim")).verdict is Verdict.CANNOT_TELL
 
 
 def test_a_tracer_that_comes_and_goes_holds_nobody() -> None:

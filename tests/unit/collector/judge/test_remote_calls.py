@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import pytest
+
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Kind, Verdict
 from shared.missing import Missing, Reason
@@ -85,14 +87,33 @@ def test_trainer_that_has_stood_still_for_a_moment_is_not() -> None:
     assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
 
 
-def test_server_whose_calls_come_and_go_is_no_hang() -> None:
-    """Each call sleeps for seconds, and the next one has a thread of its own; who waits for it wakes once a call."""
+@pytest.mark.parametrize(
+    ("threads", "verdict"),
+    [
+        (((200, 7), (201, 7), (202, 7)), Verdict.NOT_HUNG),
+        (((200, 2557), (200, 2803), (200, 2803)), Verdict.NOT_HUNG),
+        (((200, 7), (200, 8), (200, 9)), Verdict.HUNG),
+    ],
+    ids=["a thread for each call", "one thread for all calls", "one call"],
+)
+@pytest.mark.parametrize("serves", [TRAINS, UPDATES], ids=["sleeps", "calls back"])
+def test_server_whose_calls_come_and_go_is_no_hang(
+    serves: tuple[Frame, ...], threads: tuple[tuple[int, int], ...], verdict: Verdict
+) -> None:
+    """Each call sleeps for seconds, or waits for the one that it calls back; who waits for it wakes once a call."""
     looks = []
-    for number, at in enumerate((3600.0, 3604.0, 3608.0)):
-        ranks = [look(rank, at, calls=TRAINS if rank == 1 else (), wakes=False) for rank in range(4)]
+    for at, (tid, switches) in zip((3600.0, 3607.0, 3609.0), threads, strict=True):
+        ranks = [look(rank, at, calls=serves if rank == 1 else (), wakes=False) for rank in range(4)]
         assert isinstance(ranks[1].stacks, Stacks)
         main, call = ranks[1].stacks.threads
-        threads = (main, call.model_copy(update={"tid": 200 + number}))
-        ranks[1] = ranks[1].model_copy(update={"stacks": ranks[1].stacks.model_copy(update={"threads": threads})})
+        served = (main, call.model_copy(update={"tid": tid, "switches": switches}))
+        ranks[1] = ranks[1].model_copy(update={"stacks": ranks[1].stacks.model_copy(update={"threads": served})})
         looks.append(NodeSnapshot(host="a", taken_at_ns=BEGUN_NS + int(at * 1e9), ranks=tuple(ranks)))
-    assert judged(looks).verdict is Verdict.NOT_HUNG
+    assert judged(looks).verdict is verdict
+
+
+def test_calls_that_wait_for_each_other_hang() -> None:
+    times = (3600.0, 3606.0)
+    ranks = ((at, tuple(look(rank, at, calls=UPDATES, wakes=False) for rank in range(4))) for at in times)
+    looks = [NodeSnapshot(host="a", taken_at_ns=BEGUN_NS + int(at * 1e9), ranks=each) for at, each in ranks]
+    assert judged(looks).verdict is Verdict.HUNG

@@ -4,9 +4,10 @@ import pytest
 
 from collector.align.expected import Expected
 from collector.judge.records import unequal_sizes
+from shared.answer.diagnosis import SignatureEvidence
 from shared.answer.words import Certainty, Kind
 from tests.build.jobs.judged import judged
-from tests.build.jobs.records import DONE, ISSUED, Row, judged_records, recorded
+from tests.build.jobs.records import DONE, ISSUED, STARTED, Row, judged_records, recorded
 
 WORLD = {"0": range(4)}
 
@@ -198,3 +199,46 @@ def test_without_the_rule_the_case_of_torchs_own_analyser_is_not_told(monkeypatc
     monkeypatch.delitem(unequal_sizes._FITS, "all_reduce")
     rows = {rank: [Row("0", 1, ISSUED, inputs=[16], outputs=[20])] for rank in range(2)}
     assert judged_records(rows, {"0": range(2)}).findings[0].kind is Kind.STUCK_TOGETHER
+
+
+def batch(*parts: Row) -> list[Row]:
+    return [*parts, Row("0", 2, STARTED, "all_gather_coalesced", [], [])]
+
+
+SENDS, REDUCES = Row("0", 2, STARTED, "_broadcast_oop"), Row("0", 2, STARTED, "_reduce_oop")
+BEFORE = [Row("0", 1)]
+
+
+@pytest.mark.parametrize(
+    ("odd", "others", "shown"),
+    [
+        ([*BEFORE, *batch(SENDS, SENDS)], [*BEFORE, *batch(SENDS, SENDS)], ()),
+        (
+            [*BEFORE, *batch(SENDS, REDUCES)],
+            [*BEFORE, *batch(SENDS, SENDS)],
+            ("_broadcast_oop in all_gather_coalesced [16]", "_reduce_oop in all_gather_coalesced [16]"),
+        ),
+        (
+            [*BEFORE, *batch(SENDS)],
+            [*BEFORE, *batch(SENDS, SENDS)],
+            ("all_gather_coalesced of 2 parts [16] [16]", "all_gather_coalesced of 1 part [16]"),
+        ),
+        (batch(SENDS), [*BEFORE, *batch(SENDS, SENDS)], ()),
+        ([*BEFORE, SENDS], [*BEFORE, *batch(SENDS, SENDS)], ()),
+    ],
+    ids=["equal", "operation", "number", "cut by the ring", "not put together yet"],
+)
+def test_both_sides_of_a_batch_show_what_differs(odd: list[Row], others: list[Row], shown: tuple[str, ...]) -> None:
+    answer = judged_records({0: others, 1: odd, 2: others}, {"0": range(3)})
+    (finding,) = answer.findings
+    sides = [side for each in finding.evidence if isinstance(each, SignatureEvidence) for side in each.sides]
+    assert tuple(f"{side.op} {side.sizes.partition(' -> ')[0]}" for side in sides) == shown
+    assert (finding.kind is Kind.COLLECTIVE_MISMATCH, finding.culprit_ranks) == (bool(shown), (1,) if shown else ())
+    assert finding.op is None or " in " not in finding.op
+
+
+def test_who_may_have_been_cut_does_not_speak_for_who_was_not() -> None:
+    """Two have the same short batch: of one the ring may have cut it, of the other not."""
+    short, whole = batch(SENDS), [*BEFORE, *batch(SENDS, SENDS)]
+    (finding,) = judged_records({0: whole, 1: [*BEFORE, *short], 2: short, 3: whole}, WORLD).findings
+    assert (finding.kind, finding.culprit_ranks) == (Kind.COLLECTIVE_MISMATCH, (1,))
