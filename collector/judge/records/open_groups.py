@@ -15,10 +15,10 @@ from collector.judge.records.deadlock import circle_fault
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from shared.answer.words import Cause, Kind
-from shared.plural import ranks_with
+from shared.plural import either, ranks_with
 
 _MOST_TOLD = 4
-_REMARK = "no record names the members of these groups, so these ranks may wait for each other"
+_REMARK = "no record names the members, so these ranks may wait for each other"
 
 
 def open_faults(observations: Observations, programs: CallOrders) -> list[Fault]:
@@ -66,6 +66,6 @@ def _unclear(edges: list[Edge], waiters: set[int]) -> Fault:
         group=first.group,
         op=first.signature.op,
         sequence=first.sequence,
-        said=f"{'; '.join(told)}; who else is in these groups is not known",
+        said=f"{'; '.join(told)}; who else is in {either(together, 'that group', 'those groups')} is not known",
         remarks=(_REMARK,),
     )

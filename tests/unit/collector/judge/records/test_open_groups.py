@@ -7,6 +7,7 @@ from collector.judge.verdict import diagnose
 from collector.looks.next_looks import parts_are_late
 from shared.answer.words import Certainty, Kind
 from shared.missing import Missing, Reason
+from shared.rank_sets import fold
 from shared.wire.snapshot import NodeSnapshot
 from tests.build.jobs.placed import with_rank
 from tests.build.jobs.simulated import PAIRS, WORLD, Collective, Job, Seen, live_looks
@@ -28,9 +29,10 @@ def crossed(*, of_two: bool = False, without: tuple[int, ...] = EVERYBODY, first
     job = Job({rank: [begun[rank], Collective(WORLD), Collective(own[rank])] for rank in EVERYBODY}, groups)
     looks = live_looks(job, dict.fromkeys(EVERYBODY, Seen()))
     for rank in EVERYBODY:
-        trace = job.trace(rank, members=rank not in without)
-        late = LATE if rank in without else None
-        looks = with_rank(looks, rank, recorder=trace.model_copy(update={"members_missing": late}))
+        trace = job.trace(rank, members=False)  # of the groups that it has used alone
+        told = tuple(group.model_copy(update={"members": fold(job.groups[group.name])}) for group in trace.groups)
+        update = {"members_missing": LATE} if rank in without else {"groups": told}
+        looks = with_rank(looks, rank, recorder=trace.model_copy(update=update))
     return looks
 
 
@@ -40,16 +42,25 @@ def test_not_all_issued_what_those_issued_who_were_seen(first: str) -> None:
     answer = diagnose(looks, Expected(job="sim"))
     (finding,) = answer.findings
     assert (finding.kind, finding.certainty, finding.culprits) == (Kind.RANK_NOT_JOINED, Certainty.SUSPECTED, ())
-    assert f"ranks 0-1,3 wait in all_reduce #1 of group {first}; rank 2 waits in" in answer.headline
-    assert [(gap.ranks, gap.missing) for gap in answer.coverage.missing] == [("0-3", LATE)]
+    assert f"ranks 0-1,3 wait in all_reduce #1 of group {first}" in answer.headline
+    assert "rank 2 waits in all_reduce #1 of group sparse" in answer.headline
+    assert ("0-3", LATE) in [(gap.ranks, gap.missing) for gap in answer.coverage.missing]
     assert parts_are_late(looks, Expected(job="sim"))
 
 
-@pytest.mark.parametrize("without", [(), (2,), (0, 1, 3)])
-def test_members_that_one_rank_tells_are_enough(without: tuple[int, ...]) -> None:
-    answer = diagnose(crossed(without=without), Expected(job="sim"))
-    (finding,) = answer.findings
-    assert (finding.kind, finding.culprit_ranks) == (Kind.ORDER_INVERSION, (2,))
+@pytest.mark.parametrize(
+    ("without", "kind", "culprits"),
+    [
+        ((), Kind.ORDER_INVERSION, (2,)),
+        ((2,), Kind.ORDER_INVERSION, (2,)),
+        ((0, 1), Kind.ORDER_INVERSION, (2,)),
+        ((0, 1, 3), Kind.RANK_NOT_JOINED, ()),
+    ],
+    ids=["all tell", "who is alone waits for the others", "one of several tells", "these may be all"],
+)
+def test_members_that_some_tell(without: tuple[int, ...], kind: Kind, culprits: tuple[int, ...]) -> None:
+    (finding,) = diagnose(crossed(without=without), Expected(job="sim")).findings
+    assert (finding.kind, finding.culprit_ranks) == (kind, culprits)
 
 
 def test_siblings_have_members_of_their_own() -> None:
