@@ -2,8 +2,8 @@
 
 Each read gives one record and never waits; the log is kept open, so that a look reads what is new and no more. Without
 such a device, as in a pod, its ring buffer is read. Only records of the kernel's own facility count: whoever may
-write to /dev/kmsg must not be able to accuse a node. Its process ids are those of the initial PID namespace: in any other one,
-they are none of ours.
+write to /dev/kmsg must not be able to accuse a node. Its process ids are
+those of the initial PID namespace: in any other one, they are none of ours.
 Format: Documentation/ABI/testing/dev-kmsg of Linux.
 """
 
