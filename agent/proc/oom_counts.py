@@ -4,10 +4,12 @@ Version 2 counts a kill in the victim's group and in all groups above it, so a p
 group is gone; version 1 counts it only in the victim's group (memcg_memory_event in include/linux/memcontrol.h).
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from agent.errors import Gone
+from agent.proc.namespaces import is_initial_namespace
 from agent.proc.procfs import ProcFs
 from shared.errors import NotPermitted
 
@@ -54,13 +56,29 @@ def count_at(path: Path) -> int | None:
     return None
 
 
+def memory_cgroup(procfs: ProcFs, pid: int) -> str | None:
+    """Return the memory cgroup of a process as the kernel's log names it; None where we see only a part of the tree."""
+    if not procfs.is_real or not is_initial_namespace("cgroup"):
+        return None
+    groups = dict(_groups(procfs, pid))
+    return f"/{'/'.join(groups[min(groups)])}" if groups else None
+
+
 def _files(procfs: ProcFs, pid: int, cgroups: Path) -> list[Path]:
+    groups = dict(_groups(procfs, pid))
+    if 1 in groups:
+        return [cgroups.joinpath("memory", *groups[1], "memory.oom_control")]
+    parts = groups.get(2, [])
+    return [cgroups.joinpath(*parts[:depth], "memory.events") for depth in range(len(parts), 0, -1)]
+
+
+def _groups(procfs: ProcFs, pid: int) -> Iterator[tuple[int, list[str]]]:
+    """Iterate over the groups that may count its memory: the version of the tree, and the path."""
     # 0::/system.slice/slurmstepd.scope/job_12/step_0        (version 2; version 1: 9:memory:/slurm/uid_1000/job_12)
     try:
         lines = procfs.text(pid, "cgroup").splitlines()
     except (Gone, NotPermitted):
-        return []
-    new: list[Path] = []
+        return
     for line in lines:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -68,7 +86,6 @@ def _files(procfs: ProcFs, pid: int, cgroups: Path) -> list[Path]:
         if ".." in parts or len(parts) > _DEEPEST:
             continue
         if "memory" in controllers.split(","):
-            return [cgroups.joinpath("memory", *parts, "memory.oom_control")]
-        if not controllers:
-            new = [cgroups.joinpath(*parts[:depth], "memory.events") for depth in range(len(parts), 0, -1)]
-    return new
+            yield 1, parts
+        elif not controllers:
+            yield 2, parts

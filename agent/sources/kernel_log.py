@@ -2,7 +2,8 @@
 
 Each read gives one record and never waits; the log is kept open, so that a look reads what is new and no more. Without
 such a device, as in a pod, its ring buffer is read. Only records of the kernel's own facility count: whoever may
-write to /dev/kmsg must not be able to accuse a node.
+write to /dev/kmsg must not be able to accuse a node. Its process ids are
+those of the initial PID namespace: in any other one, they are none of ours.
 Format: Documentation/ABI/testing/dev-kmsg of Linux.
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
+from agent.proc.namespaces import is_initial_namespace
 from agent.proc.procfs import ProcFs
 from agent.sources.kernel_ring import KernelMessage, KernelRing
 from shared.errors import NotPermitted
@@ -56,6 +58,7 @@ class KernelLog:
         self._opened: int | None = None
         self._began: float | None = None
         self._record = KernelRecord()
+        self._has_our_numbers = is_initial_namespace("pid")
 
     def read(self, deadline: Deadline) -> KernelEvents:
         """Take in what is new and return what is known. Raises Unavailable or NotPermitted."""
@@ -110,7 +113,9 @@ class KernelLog:
         if event is None:
             self._record.take_other(text)
         else:
-            self._record.take(event.model_copy(update={"pid": self._process_of(event.pid)}), at)
+            pid, ours = event.pid, self._has_our_numbers
+            number = {"pid": self._process_of(pid)} if ours else {"pid": None, "host_pid": pid}
+            self._record.take(event.model_copy(update=number), at)
 
     def _process_of(self, task: int | None) -> int | None:
         """Return the process that a task belongs to, where that lives still: the kernel names threads."""

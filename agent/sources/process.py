@@ -13,7 +13,7 @@ from agent.errors import Gone
 from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import lock_holders
 from agent.proc.frozen_cgroup import frozen_by
-from agent.proc.oom_counts import oom_kills
+from agent.proc.oom_counts import memory_cgroup, oom_kills
 from agent.proc.procfs import ProcFs, reading
 from agent.proc.sleep_ends import SLEEPS, seconds_left
 from agent.sources.logs.log_growth import own_log_fds, total_bytes
@@ -95,6 +95,7 @@ def read_process(
             "started_at": procfs.started_at(stat),
             "tracer_pid": int(status.get("TracerPid", 0)) or None,
             "oom_kills": oom_kills(procfs, pid),
+            "memory_cgroup": memory_cgroup(procfs, pid),
             "frozen_by": frozen_by(procfs, pid, state=stat.state, wchan=wchan),
             "before": before,
         }

@@ -69,6 +69,9 @@ def _silent_sources(roster: Roster) -> list[Gap]:
             missing = getattr(view.looks[-1], source)
             if isinstance(missing, Missing) and (_never_seen(view, source) or missing.reason is Reason.UNREADABLE):
                 together[missing.source, missing.reason, missing.detail].append(view.rank)
+        untold = None if view.trace is None else view.trace.members_missing
+        if untold is not None:
+            together[untold.source, untold.reason, untold.detail].append(view.rank)
     return [
         Gap(ranks=fold(ranks), missing=Missing(source=source, reason=reason, detail=detail))
         for (source, reason, detail), ranks in together.items()

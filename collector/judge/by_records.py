@@ -10,6 +10,7 @@ from collector.judge.fault import Fault, kind_of
 from collector.judge.records.compare_sequences import Mismatch, signature_at
 from collector.judge.records.deadlock import circle_fault
 from collector.judge.records.disputes import disputes_of
+from collector.judge.records.open_groups import open_faults
 from collector.judge.records.roots import root_faults
 from collector.judge.records.stuck_together import left_behind, stuck_faults
 from collector.judge.records.unrecorded_waits import hidden_faults, waits_unrecorded, with_hidden
@@ -50,7 +51,7 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     faults += [fault for cycle, fault in circles if blames_somebody(fault) or not behind & set(cycle)]
     faults.sort(key=lambda fault: bool(fault.culprits) and all(_only_undumped(r, observations) for r in fault.culprits))
     # 7. All issued, none completed.
-    return faults or stuck_faults(graph, observations, programs)
+    return faults or open_faults(observations, programs) or stuck_faults(graph, observations, programs)
 
 
 def _only_undumped(rank: int, observations: Observations) -> bool:

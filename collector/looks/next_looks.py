@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
+from collector.align.groups.process_groups import line_up
 from collector.align.job_owner import one_users
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion, motion_of
@@ -80,9 +81,14 @@ def looks_after(reading: Interpretation, observations: Observations) -> NextLook
 
 
 def parts_are_late(snapshots: Sequence[NodeSnapshot], expected: Expected) -> bool:
-    """Was a rank not read in time by any look, as on a busy machine, so that another, longer look may show it?"""
+    """Was a rank not read in time by any look, as on a busy machine, so that another, longer look may show it?
+
+    Or were the members of its groups not, and are there groups of which nothing else tells them?
+    """
     roster = account_for_ranks(snapshots, expected)
-    return bool(roster.late or roster.unlisted)
+    traces = [view.trace for view in roster.present() if view.trace is not None]
+    untold = any(trace.members_missing is not None for trace in traces)
+    return bool(roster.late or roster.unlisted) or (untold and any(group.others for group in line_up(roster)))
 
 
 def one_look_will_do(snapshots: Sequence[NodeSnapshot], expected: Expected) -> bool:

@@ -9,6 +9,11 @@ _MOST_EVENTS = 128
 _MOST_FRAMES = 12
 _MOST_LINES_OF_A_STACK = 64
 _WITH_STACK = (KernelEventKind.HUNG_TASK, KernelEventKind.LOCKUP)
+# oom-kill:constraint=CONSTRAINT_MEMCG,…,oom_memcg=/job,task_memcg=/job/step_0,task=python,pid=4242,uid=1000
+_VICTIM = re.compile(
+    r"^oom-kill:constraint=.{1,400},task_memcg=(?P<cgroup>/.{0,300}),task=.{1,15},pid=(?P<pid>\d{1,10}),"
+)
+"""Comes before the line of who was killed, which does not tell the cgroup."""
 
 
 class KernelRecord:
@@ -18,6 +23,7 @@ class KernelRecord:
         self._events: dict[tuple[object, ...], KernelEvent] = {}
         self._stack_of: tuple[object, ...] | None = None
         self._lines_of_stack = 0
+        self._victim: re.Match[str] | None = None
 
     @property
     def events(self) -> tuple[KernelEvent, ...]:
@@ -26,7 +32,9 @@ class KernelRecord:
 
     def take(self, event: KernelEvent, at: float | None) -> None:
         """Take in what `read_kernel_line` made of a line. `at`: Unix seconds, None if unknown."""
-        key = (event.kind, event.code, event.pid, event.device, event.interface, _shape(event))
+        if self._victim is not None and f" process {self._victim['pid']} (" in event.text:
+            event = event.model_copy(update={"cgroup": self._victim["cgroup"]})
+        key = (event.kind, event.code, event.pid, event.host_pid, event.device, event.interface, _shape(event))
         known = self._events.get(key)
         if known is not None:
             event = _again(known, at)
@@ -40,6 +48,7 @@ class KernelRecord:
 
     def take_other(self, text: str) -> None:
         """Take in a line that is no event by itself: below a hung task's line are the functions of its stack."""
+        self._victim = _VICTIM.match(text) or self._victim
         if self._stack_of is None:
             return
         self._lines_of_stack += 1

@@ -61,7 +61,12 @@ class KernelEvent(Value):
     text: str = Field(default="", description="The first such line, secrets redacted, cut to 300 characters.")
     code: int | None = Field(default=None, description="Xid or SXid.")
     pid: int | None = Field(default=None, description="The process it concerns; for a thread, its process, if known.")
+    host_pid: int | None = Field(
+        default=None,
+        description="In the place of `pid`, where the agent's process ids are not those of the kernel's log.",
+    )
     name: str | None = Field(default=None, description="That process's short name.")
+    cgroup: str | None = Field(default=None, description="Memory cgroup of an OOM-killed process, from the root.")
     device: str | None = Field(default=None, description="PCI address as `0000:3b:00.0`, with the function if given.")
     interface: str | None = Field(default=None, description="Network interface or RDMA device, e.g. `eth0`, `mlx5_1`.")
     stack: tuple[str, ...] = Field(default=(), description="Kernel functions below the line, innermost first.")

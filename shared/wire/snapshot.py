@@ -118,6 +118,7 @@ class Process(Value):
     started_at: float | None = None
     tracer_pid: int | None = Field(default=None, description="A debugger or strace attached to it, if any.")
     oom_kills: int | None = Field(default=None, description="OOM kills counted in its cgroup.")
+    memory_cgroup: str | None = Field(default=None, description="Its memory cgroup, from the root, where that is seen.")
     frozen_by: str | None = Field(default=None, description="The file that thaws its cgroup, while that is frozen.")
     untraceable: str | None = Field(default=None, description="Why its stacks cannot be read; None where they can.")
     blocked_threads: tuple[BlockedThread, ...] = ()

@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from shared.missing import Missing
 from shared.rank_sets import FoldedRanks
 from shared.value import Column, Value, is_within
 from shared.wire.stacks import Frame
@@ -138,6 +139,10 @@ class Trace(Value):
     library: str = Field(default="", description="Version of the communication library, if given.")
     origin: tuple[Origin, ...] = Field(default=(), description="Where the record was read; empty if not noted.")
     contradiction: str = Field(default="", description="How two origins of the record contradict each other, if so.")
+    members_missing: Missing | None = Field(
+        default=None,
+        description="Why it does not tell the members of some of its groups, if they were not read in time.",
+    )
     active_only: bool = Field(default=False, description="Does the source leave out finished operations?")
     truncated: bool = Field(default=False, description="Were older records overwritten or cut off?")
     whole_from: int = Field(

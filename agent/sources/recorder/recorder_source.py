@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from contextlib import suppress
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
@@ -42,7 +42,7 @@ from agent.sources.source import Answer, LookDepth
 from agent.tools.memory_budget import Memory
 from agent.tools.ptrace_access import permission_advice
 from shared.errors import InvalidInput, NotPermitted, UnhangError
-from shared.missing import Reason
+from shared.missing import Missing, Reason
 from shared.wire.trace import Trace
 
 _SECONDS = 3.0
@@ -57,8 +57,25 @@ _GROUPS_SECONDS = 4.0
 _MOST_TRIES = 3
 _MOST_REMEMBERED = 1024
 
+_SEARCH_SHARE = 0.5
+"""Of what is left of a look. On a busy machine a tenth of a second of work takes several."""
+_MEMBERS_LATE = Missing(
+    source="recorder", reason=Reason.TIMED_OUT, detail="the members of its process groups were not read in time"
+)
+
 _Key = tuple[tuple[int, int], int]
 """A process, and how many process groups it had."""
+
+
+class _Members(NamedTuple):
+    """What is known of the members of a rank's groups, and how they were looked for."""
+
+    table: GroupTable
+    tries: int = 0
+    longest: float = 0.0
+    """The most seconds that one of these could take."""
+    is_late: bool = False
+    """Did the last one end for lack of time?"""
 
 
 class RecorderSource:
@@ -71,13 +88,13 @@ class RecorderSource:
         self._locator = locator or RecorderLocator()
         self._counters = CounterReader(self._locator)
         self._debug_servers = DebugServerFinder()
-        self._members: dict[_Key, tuple[GroupTable, int]] = {}
+        self._members: dict[_Key, _Members] = {}
         self._lock = threading.Lock()
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         found = self._from_memory(rank, context.procfs, question, deadline)
         if isinstance(found, Trace) and not question.full:
-            trace = complete(found, self._known_members(rank, context.procfs, found, deadline))
+            trace = self._with_members(found, rank, context.procfs, deadline)
             return {"recorder": trace.windowed(question.window)}
         written_ns = None
         try:
@@ -121,7 +138,7 @@ class RecorderSource:
         server = own or (None if question.brief else self._debug_servers.find(rank, context, deadline))
         if server is None:
             if isinstance(found, Trace):
-                return complete(found, self._known_members(rank, context.procfs, found, deadline))
+                return self._with_members(found, rank, context.procfs, deadline)
             _raise(found, context.procfs, rank)
         try:
             _wait_for_our_own_stop(rank, context.procfs, deadline)
@@ -134,7 +151,7 @@ class RecorderSource:
             told = compare(found, told)
         elif not len(told) and not told.marks:
             raise found if isinstance(found, SwitchedOff) else _nothing_recorded(found)
-        return complete(told, self._known_members(rank, context.procfs, told, deadline))
+        return self._with_members(told, rank, context.procfs, deadline)
 
     def _from_file(self, why: UnhangError, rank: Rank, procfs: ProcFs, deadline: Deadline) -> tuple[Trace, int] | None:
         """Return the dump that the rank has left, if it did, where `why` nothing else tells. Raises Unavailable."""
@@ -157,27 +174,30 @@ class RecorderSource:
         except (Unavailable, NotPermitted):
             raise why from None
 
-    def _known_members(self, rank: Rank, procfs: ProcFs, trace: Trace, deadline: Deadline) -> GroupTable:
-        """Return the members of groups of which a record does not say them: from our probe's list, or from memory.
+    def _with_members(self, trace: Trace, rank: Rank, procfs: ProcFs, deadline: Deadline) -> Trace:
+        """Add the members of groups of which the record does not say them: from our probe's list, or from memory.
 
-        Looked for a few times at most for each number of groups: all sockets of the node stand in one table.
+        Looked for a few times at most for each number of groups (all sockets of the node stand in one table), and
+        whenever a look has more time than usual.
         """
         wanted = frozenset((group.name, group.description) for group in trace.groups if group.members is None)
         key = rank.key, len(trace.groups)
         with self._lock:
-            found, tries = self._members.get(key, ({}, 0))
-        if wanted <= found.keys() or tries >= _MOST_TRIES:
-            return found
-        found = found | self._listed_members(rank, procfs, deadline)
-        if not wanted <= found.keys():
-            with suppress(Unavailable, NotPermitted):
-                limit = deadline.at_most(_SEARCH_SECONDS)
-                found = find_members(procfs, rank, self._locator, wanted - found.keys(), limit) | found
-        with self._lock:
-            if len(self._members) >= _MOST_REMEMBERED:
-                self._members.clear()
-            self._members[key] = found, tries + 1
-        return found
+            known = self._members.get(key, _Members({}))
+        limit = deadline.at_most(max(_SEARCH_SECONDS, deadline.left() * _SEARCH_SHARE))
+        if not wanted <= known.table.keys() and (known.tries < _MOST_TRIES or limit.seconds >= 2 * known.longest):
+            found = known.table | self._listed_members(rank, procfs, deadline)
+            if not wanted <= found.keys():
+                with suppress(Unavailable, NotPermitted):
+                    found = find_members(procfs, rank, self._locator, wanted - found.keys(), limit) | found
+            known = _Members(found, known.tries + 1, max(known.longest, limit.seconds), is_late=limit.left() <= 0)
+            with self._lock:
+                if len(self._members) >= _MOST_REMEMBERED:
+                    self._members.clear()
+                self._members[key] = known
+        if known.is_late and not wanted <= known.table.keys():
+            trace = trace.model_copy(update={"members_missing": _MEMBERS_LATE})
+        return complete(trace, known.table)
 
     def _listed_members(self, rank: Rank, procfs: ProcFs, deadline: Deadline) -> GroupTable:
         server = find_unix_server(rank, procfs)

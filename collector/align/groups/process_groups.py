@@ -9,7 +9,7 @@ some dumps name the members and others do not, the group is one.
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -26,7 +26,8 @@ _T = TypeVar("_T")
 
 _INFERRED = -1
 """No group rank: marks a table of group ranks that holds only those whose owners are known."""
-_NUMBERED = re.compile(r"^(?P<family>.*?)\d+$")
+_NUMBERED = re.compile(r"^(?P<family>.*?)[\d_:.-]*\d$")
+_UNDESCRIBED = ("", "undefined")
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class GroupView:
     inferred: bool
     lanes: dict[int, Lane]
     p2p: tuple[PendingP2P, ...]
+    others: tuple[int, ...] = ()
+    """Ranks of the job that may be members, too, where these are inferred from who was seen in it."""
 
     @cached_property
     def ref(self) -> GroupRef:
@@ -159,7 +162,8 @@ def line_up(roster: Roster) -> tuple[GroupView, ...]:
     views += [
         _view(name, ranks, known, traces, cutters, untold[name], inferred=True) for name, ranks in inferred.items()
     ]
-    return tuple(sorted((view for view in views if view.lanes or view.p2p), key=_name_key))
+    seen = sorted((view for view in views if view.lanes or view.p2p), key=_name_key)
+    return tuple(replace(view, others=_others(view, seen, known)) if view.is_guessed else view for view in seen)
 
 
 def _name_key(view: GroupView) -> tuple[int, str, str, tuple[int, ...]]:
@@ -240,6 +244,20 @@ def _family_sizes(open_groups: dict[_Named, set[int]], told: Collection[_Told]) 
     return sizes
 
 
+def _others(group: GroupView, groups: Iterable[GroupView], known: Iterable[int]) -> tuple[int, ...]:
+    """Return who may be a member and has issued nothing there: whoever is in no sibling, until all have been in it.
+
+    Siblings are told by their descriptions and sizes, or, where there are no descriptions, by being settled themselves.
+    """
+    if group.is_settled:
+        return ()
+    family = _family((group.name, group.description))
+    siblings = [each for each in groups if each is not group and _family((each.name, each.description)) == family]
+    alike = group.description not in _UNDESCRIBED
+    apart = [each for each in siblings if each.is_settled or (alike and len(each.members) == len(group.members))]
+    return tuple(sorted(set(known).difference(group.members, *(each.members for each in apart))))
+
+
 def _without(traces: dict[int, Trace], ranks: Collection[int] | None) -> dict[int, Trace]:
     return {rank: trace for rank, trace in traces.items() if rank not in ranks} if ranks else traces
 
@@ -304,10 +322,6 @@ def _global(by_index: Mapping[int, int], group_rank: int | None, known: Collecti
     """Translate a group rank, as records carry it, into the global rank; None: no rank of the job."""
     rank = None if group_rank is None else by_index.get(group_rank)
     return rank if rank in known else None
-
-
-_NUMBERED = re.compile(r"^(?P<family>.*?)[\d_:.-]*\d$")
-_UNDESCRIBED = ("", "undefined")
 
 
 def role_of(group: GroupView, groups: tuple[GroupView, ...]) -> str:

@@ -233,5 +233,7 @@ def event_in_words(event: KernelEvent) -> str:
     else:
         told = KERNEL_WORDS[event.kind]
     where = event.interface or (f"device {event.device}" if event.device else "")
-    who = f", pid {event.pid}" + (f" ({event.name})" if event.name else "") if event.pid is not None else ""
+    known = f"pid {event.pid}" if event.pid is not None else f"process {event.host_pid} of the host"
+    named = event.pid is not None or event.host_pid is not None
+    who = f", {known}{f' ({event.name})' if event.name else ''}" if named else ""
     return f"{told}{' on ' if where else ''}{where}{who}"

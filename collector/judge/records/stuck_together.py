@@ -27,7 +27,8 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
     stuck: dict[tuple[str, int | None], list[Edge]] = defaultdict(list)
     for edge in observations.edges:
         paired = edge.is_p2p and edge.signature.op != COALESCED
-        whole = not edge.group.unknown and (paired or edge.group.is_met_at(edge.sequence or 0)) and not edge.to_unknown
+        met = paired or (edge.group.is_met_at(edge.sequence or 0) and not edge.group.others)
+        whole = not edge.group.unknown and met and not edge.to_unknown
         if not edge.holders and whole and not may_be_ending(edge, observations):
             stuck[edge.group.name, edge.sequence].append(edge)
     if not stuck:

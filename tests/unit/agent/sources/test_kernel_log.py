@@ -3,6 +3,8 @@
 import errno
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,6 +135,36 @@ def test_flood_ends_with_the_deadline(log: Log) -> None:
     log.write(XID)
     assert log.read(Deadline(0.0)).events == ()
     assert len(log.told()) == 1
+
+
+OOM = (
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/job,task_memcg=/job/step_0,"
+    "task=python,pid={pid},uid=0",
+    "Memory cgroup out of memory: Killed process {pid} (python) total-vm:9kB, UID:0",
+)
+
+
+def test_cgroup_of_who_was_killed(log: Log) -> None:
+    """It stands in the line before, of that process alone."""
+    log.write(*(line.format(pid=1_000_000_000) for line in OOM), OOM[1].format(pid=1_000_000_001))
+    assert [event.cgroup for event in log.told()] == ["/job/step_0", None]
+
+
+IN_A_NAMESPACE = """
+import os
+from tests.unit.agent.sources.test_kernel_log import OOM, Log
+log = Log()
+log.write(OOM[1].format(pid=os.getpid()))
+print([(event.pid, event.host_pid) for event in log.told()], os.getpid())
+"""
+
+
+@pytest.mark.root
+def test_numbers_of_the_host_are_not_ours() -> None:
+    """In a PID namespace of our own the same number is another process, were it our own."""
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", IN_A_NAMESPACE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["[(None,", "1)]", "1"]
 
 
 @pytest.mark.root

@@ -2,6 +2,7 @@
 
 import pytest
 
+from collector.judge.hardware.refine_faults import event_in_words
 from shared.answer.diagnosis import KernelEvidence
 from shared.answer.words import Cause, Kind
 from shared.wire.kernel_events import KernelEvent
@@ -11,11 +12,11 @@ from tests.build.jobs.judged import judged
 from tests.build.jobs.placed import event, telling, with_rank
 
 
-def looks_lacking(*lacking: int, uid: int | None = 7) -> list[NodeSnapshot]:
+def looks_lacking(*lacking: int, uid: int | None = 7, cgroup: str | None = None) -> list[NodeSnapshot]:
     """Four ranks on two nodes wait in vain for those that lack on the second; all run `python` as one user."""
     made = looks_without({}, absent=lacking, hosts=TWO_NODES)
     for rank in {0, 1, 2, 3} - set(lacking):
-        process = Process(pid=1000 + rank, state="S", name="python", uid=uid)
+        process = Process(pid=1000 + rank, state="S", name="python", uid=uid, memory_cgroup=cgroup)
         made = with_rank(made, rank, process=process)
     return [look.model_copy(update={"ranks": tuple(_local(rank) for rank in look.ranks)}) for look in made]
 
@@ -68,3 +69,29 @@ def test_others_that_were_killed_explain_nothing(other: KernelEvent) -> None:
 def test_more_were_killed_than_lack() -> None:
     """They are shown, and decide nothing."""
     assert evidence([kill(), kill(pid=1998)], 3) == (Cause.UNKNOWN, 2, False)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "killed", "cause"),
+    [
+        ("/job/step_0", "/job/step_0", Cause.OOM),
+        ("/job/step_0/task_0", "/job/step_0/task_1", Cause.OOM),
+        ("/job", "/job/step_0/task_1", Cause.OOM),
+        (None, "/build", Cause.OOM),
+        ("/job/step_0", None, Cause.OOM),
+        ("/job/step_0", "/build", Cause.UNKNOWN),
+        ("/job", "/build", Cause.UNKNOWN),
+        ("/", "/build", Cause.UNKNOWN),
+    ],
+)
+def test_cgroups_that_have_nothing_to_do_with_the_job(ranks: str | None, killed: str | None, cause: Cause) -> None:
+    """Whoever was killed in one of these is no rank; that all lie below the root tells nothing."""
+    answer = judged(telling(looks_lacking(3, cgroup=ranks), "b", kill().model_copy(update={"cgroup": killed})))
+    assert answer.findings[0].cause is cause
+
+
+def test_numbers_of_the_host_match_nobody() -> None:
+    """Where the agent lives in a PID namespace of its own, whoever was killed may be anybody on the host."""
+    event = kill().model_copy(update={"pid": None, "host_pid": 1999})
+    assert event_in_words(event) == "an OOM-killed process, process 1999 of the host (python)"
+    assert evidence([event], 3) == (Cause.UNKNOWN, 0, False)
