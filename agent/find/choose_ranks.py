@@ -242,7 +242,7 @@ def _lost(listing: Listing, lister: Lister, ranks: list[Rank]) -> tuple[Missing,
     parents = {rank.stat.parent_pid for rank in ranks}
     stats = [listing.stats[pid] for pid in listing.lost]
     beside = [s.pid for s in stats if s.parent_pid in parents and lister.runs(s) is not RankLikelihood.OTHER]
-    detail = f"the environment of processes of the same launcher cannot be read: they may be ranks ({_pids(beside)})"
+    detail = f"the environment of processes of the same launcher cannot be read; they may be ranks ({_pids(beside)})"
     return (Missing(source="ranks", reason=Reason.REFUSED, detail=detail),) if beside else ()
 
 
