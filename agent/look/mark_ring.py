@@ -13,7 +13,7 @@ from itertools import pairwise
 from operator import gt
 
 from agent.sources.recorder.memory.marks import GroupMark
-from shared.formats.recorder.dump import parse_operation
+from shared.formats.recorder.operations import parse_operation
 from shared.value import whole
 from shared.wire.trace import LastIssued, Marks
 

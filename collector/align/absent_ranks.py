@@ -33,7 +33,7 @@ def views_of_absent(
     }
     nodes = {rank: node for node in reversed(expected.unanswered) for rank in unfold(node.ranks)}
     views: dict[int, RankView] = {}
-    told = frozenset(unfold(expected.told))
+    told = frozenset(unfold(expected.told)) | _in_other_jobs(seen, expected)
     for rank in absent:
         silent = nodes.get(rank)
         if rank in told:
@@ -46,6 +46,16 @@ def views_of_absent(
             views[rank] = RankView(rank, Presence.UNREACHABLE, unanswered=silent, host=silent.host)
     left = [rank for rank in absent if rank not in views]
     return views | _by_elimination(left, seen, exits, snapshots, expected, job)
+
+
+def _in_other_jobs(seen: Mapping[int, RankView], expected: Expected) -> frozenset[int]:
+    """Return the ranks that another job beside it has instead: these may be of it, and have begun anew elsewhere.
+
+    After an abort ranks meet at another address, and what names a job may be no more than where its ranks meet.
+    """
+    sizes = {view.identity.world_size for view in seen.values() if view.identity is not None}
+    beside = (frozenset(unfold(each.ranks)) for each in expected.neighbours if {each.world_size} == sizes)
+    return frozenset().union(*(ranks for ranks in beside if not ranks & seen.keys()))
 
 
 def ended_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> dict[int, Identity]:

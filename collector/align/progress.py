@@ -12,7 +12,20 @@ from enum import StrEnum
 from itertools import pairwise
 from operator import sub
 
-from collector.align.beats import (
+from collector.align.roster import RankView, Roster
+from collector.align.stacks.activity import Activity, runs_call
+from collector.align.stacks.lock_files import polls_database, polls_lock_file
+from collector.align.stacks.polls import in_remote_call, polling
+from collector.align.stacks.tables.row_types import Doing
+from collector.align.thresholds import (
+    BUSY_GAPS,
+    BUSY_SECONDS,
+    FROZEN_GAPS,
+    FROZEN_SECONDS,
+    LEAST_SEEN_SHARE,
+    WATCH_SECONDS,
+)
+from collector.align.work.beats import (
     Beats,
     at_work,
     at_work_within,
@@ -23,20 +36,7 @@ from collector.align.beats import (
     moved_bytes,
     often,
     seconds_of,
-)
-from collector.align.roster import RankView, Roster
-from collector.align.stacks.activity import Activity, runs_call
-from collector.align.stacks.lock_files import polls_database, polls_lock_file
-from collector.align.stacks.polls import in_remote_call, polling
-from collector.align.stacks.tables.row_types import Doing
-from collector.align.thresholds import (
-    BUSY_CPU_SHARE,
-    BUSY_GAPS,
-    BUSY_SECONDS,
-    FROZEN_GAPS,
-    FROZEN_SECONDS,
-    LEAST_SEEN_SHARE,
-    WATCH_SECONDS,
+    spins,
 )
 from shared.wire.snapshot import Process, RankSnapshot
 from shared.wire.stacks import Stacks, Thread
@@ -144,7 +144,8 @@ def _rank_motion(view: RankView, activity: Activity | None) -> Motion:
         return Motion.FROZEN if _only_polls(view) else Motion.BUSY
     if len(view.looks) < 2:
         return _watched_motion(view)
-    still = False in (*signs, *within) and not _was_hardly_seen(view)
+    hardly_seen = 0.0 < _compared_seconds(view) < LEAST_SEEN_SHARE * _seconds_between(view)
+    still = False in (*signs, *within) and not hardly_seen
     return Motion.FROZEN if still else Motion.UNKNOWN
 
 
@@ -154,12 +155,6 @@ def _watched_motion(view: RankView) -> Motion:
     return Motion.FROZEN if idle is not None and idle >= FROZEN_SECONDS else Motion.UNKNOWN
 
 
-def _was_hardly_seen(view: RankView) -> bool:
-    """Do its counters tell of so little of the time from its first look to its last that it may have moved?"""
-    compared = _compared_seconds(view)
-    return 0.0 < compared < LEAST_SEEN_SHARE * _seconds_between(view)
-
-
 def _compared_seconds(view: RankView) -> float:
     within = sum(seconds_of(beats_within(look.process)) for look in view.looks)
     return within + sum(map(seconds_of, _beats_of(view)))
@@ -167,7 +162,9 @@ def _compared_seconds(view: RankView) -> float:
 
 def _wants_cpu(view: RankView, activity: Activity | None) -> bool:
     """Was its main thread runnable in the last two looks, and in no wait? Then it runs, whatever share it gets."""
-    return activity is not None and view.apart is None and runnable(view) and not _waits(view, activity)
+    if activity is None or activity.waits_for_ranks or activity.doing is Doing.DEVICE:
+        return False
+    return view.apart is None and runnable(view)
 
 
 def runnable(view: RankView) -> bool:
@@ -176,22 +173,12 @@ def runnable(view: RankView) -> bool:
     return len(last) == 2 and all(isinstance(process, Process) and process.state == "R" for process in last)
 
 
-def _waits(view: RankView, activity: Activity) -> bool:
-    return activity.waits_for_ranks or activity.doing is Doing.DEVICE or _only_polls(view)
-
-
 def _worked_within(view: RankView, activity: Activity | None, look: RankSnapshot) -> bool | None:
     """Did the rank or one of its children work while it was looked at?"""
     children = (at_work(beats_within(child.process)) for child in look.children)
     own = at_work_within(look, burns=polling(view, activity, look, look).cpu)
-    alone = len(view.looks) < 2 and _ran_within(view, look)
-    return _any_known((own, alone or None, _switched_within(view, activity, look), *children))
-
-
-def _ran_within(view: RankView, look: RankSnapshot) -> bool:
-    """Did the thread that stands for a rank run while its stack was read?"""
-    thread = view.thread_in(look.stacks) if isinstance(look.stacks, Stacks) else None
-    return thread is not None and thread.moves and not (view.idles and view.apart is None)
+    ran = len(view.looks) < 2 and _stack_changed(view, look, look)
+    return _any_known((own, ran or None, _switched_within(view, activity, look), *children))
 
 
 def _switched_within(view: RankView, activity: Activity | None, look: RankSnapshot) -> bool | None:
@@ -271,7 +258,7 @@ def _still_seconds(view: RankView, activity: Activity | None) -> float:
     still = 0.0
     for a, b in reversed(tuple(pairwise(view.looks))):
         apart, idle = _apart(a, b), b.idle_for_seconds
-        burns = _spins(a, b) or polling(view, activity, a, b).wakes
+        burns = spins(beats_between(a.process, b.process)) or polling(view, activity, a, b).wakes
         moved = idle is not None and idle < apart and _was_seen_moving(b) and not burns
         if idle is not None and moved and view.apart is None and not _only_polls(view):
             return still + idle
@@ -288,14 +275,6 @@ def _apart(a: RankSnapshot, b: RankSnapshot) -> float:
     if a.looked_at_ns is None or b.looked_at_ns is None:
         return 0.0
     return max(0.0, (b.looked_at_ns - a.looked_at_ns) / 1e9)
-
-
-def _spins(a: RankSnapshot, b: RankSnapshot) -> bool:
-    """Did its main thread use more CPU time than a few steps do?"""
-    first, second = beats_between(a.process, b.process) or (None, None)
-    if first is None or second is None or first.main_cpu_seconds is None or second.main_cpu_seconds is None:
-        return True
-    return second.main_cpu_seconds - first.main_cpu_seconds > BUSY_CPU_SHARE * (second.at_ns - first.at_ns) / 1e9
 
 
 def _any_known(signs: Iterable[bool | None]) -> bool | None:

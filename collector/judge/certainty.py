@@ -164,6 +164,11 @@ def less_sure(finding: Finding, support: Support) -> Mapping[str, object]:
     return {"certainty": level, "certainty_reason": reason} if finding.certainty is Certainty.PROVEN else {}
 
 
+def is_suspicion(fault: Fault) -> bool:
+    """Does no more than a suspicion speak for it?"""
+    return fault.certainty.level is Certainty.SUSPECTED
+
+
 def without_culprits(fault: Fault) -> Fault:
     """Return the fault as one that blames nobody: what was to tell the guilty from the innocent failed."""
     everybody = tuple(sorted({*fault.culprits, *fault.victims}))

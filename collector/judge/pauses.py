@@ -20,6 +20,7 @@ from collector.align.roster import HELD, Presence
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.work.values import Work
 from collector.judge.by_stacks import may_be_slow
+from collector.judge.certainty import is_suspicion
 from collector.judge.fault import NEVER_PASSES, Fault
 from collector.judge.hardware.descriptors import under_way
 from collector.judge.moment_of_dumps import doubt_of_files
@@ -27,7 +28,7 @@ from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
 from collector.judge.slow.held_up import HungFrom, at_work, awaited_strangers, held_up, when_due
-from shared.answer.words import Certainty, Kind, Verdict
+from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.wire.snapshot import RankSnapshot
@@ -41,7 +42,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         return doubt_of_files(fault, observations)
     motion = observations.motion
     late = observations.late_in_only_look
-    if late and not fault.culprits and fault.certainty.level is Certainty.SUSPECTED:
+    if late and not fault.culprits and is_suspicion(fault):
         once = "the machine is overloaded: in all the time there was, each rank was looked at once at most"
         return Interpretation(Verdict.CANNOT_TELL, f"{once}, and {ranks_with(late, 'was', 'were')} not read to the end")
     suspects = tuple(sorted({*fault.culprits} or observations.activities))

@@ -49,7 +49,8 @@ def main(arguments: Sequence[str]) -> int:
         except NoLab as error:
             sys.exit(f"lab: {error}")
         print(f"\nPyTorch {version}")
-        wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
+        if not chosen.scenarios:
+            wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
         if chosen.records:
             continue
         print(_COLUMNS.format(*"scenario expected verdict kind cause culprit certainty s wrong".split()), flush=True)
@@ -90,8 +91,10 @@ def _run(scenario: Scenario, environment: Environment, forks: Forks) -> str:
     took = f"{time.monotonic() - started:.0f}"
     print(_COLUMNS.format(scenario.name, expected, *told, took, "; ".join(wrong)), flush=True)
     if os.environ.get("LAB_SHOWS"):
-        print(answer.get("headline"), "|", *(answer.get("remarks") or ()), sep="\n    ", flush=True)
-    if not named(answer) and answer["verdict"] in ("hung", "cannot_tell") and truth.culprits:
+        evidence = [f"{one['kind']}: {one['text']}" for found in answer["findings"] for one in found["evidence"]]
+        print(answer.get("headline"), *evidence, *(answer.get("remarks") or ()), sep="\n    ", flush=True)
+    silent = answer["verdict"] == "cannot_tell" or (answer["verdict"] == "hung" and truth.culprits)
+    if silent and "hung" in truth.verdicts and not named(answer):
         return "silent"
     return "wrong" if wrong else "right"
 

@@ -40,10 +40,13 @@ def opinions_by_rendezvous(statements: Statements, membership: Membership) -> li
 
 
 def _unpublished(lines: list[Said], statements: Statements, membership: Membership) -> Opinion | None:
-    """Ranks that wait for the unique id of a communicator wait for the one rank that makes it."""
+    """Ranks that wait for the unique id of a communicator wait for the one rank that makes it.
+
+    Of two ranks that send to each other it is the lower one. Those may wait in a circle, and no line tells.
+    """
     waits = with_field(with_field(lines, "waiter"), "peer")
     places = {int(event.fields["waiter"]): rank for rank, event in waits}
-    told = (event.fields["peer"] for _, event in waits)
+    told = (event.fields.get("pair", event.fields["peer"]) for _, event in waits)
     peers = {int(peer) for peer in told if peer.isdecimal() and len(peer) < 8}
     if not waits or len(peers) != 1:
         return None

@@ -8,12 +8,12 @@ looks the same, such as a validation on rank 0: only who is seen to be let go an
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from collector.align.beats import beats_between
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity, activity_of
 from collector.align.stacks.polls import polling
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.thresholds import LEAST_SAMPLES, LEAST_WAKES, SAMPLED_STRAGGLER_SHARE, SAMPLED_VICTIM_SHARE
+from collector.align.work.beats import beats_between
 from shared.isolation import costs_itself
 from shared.wire.snapshot import RankSnapshot
 

@@ -15,8 +15,6 @@ and JSON as the worker server's `fr_trace_json` writes it. Facts that decide cor
 import re
 from array import array
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import compress
 from typing import Any, NamedTuple
 
 from shared.errors import UnreadableDump, quoted
@@ -40,7 +38,8 @@ from shared.formats.recorder.fields import (
 from shared.formats.recorder.json_dump import Raw, read_json_dump, read_part
 from shared.formats.recorder.kinds import Kinds
 from shared.formats.recorder.like_entries import put_together
-from shared.formats.recorder.lives import former_lives
+from shared.formats.recorder.lives import of_last_lives
+from shared.formats.recorder.operations import parse_operation
 from shared.formats.recorder.safe_pickle import load_plain
 from shared.formats.recorder.signature_key import parts_of, signature_key
 from shared.json_bounds import TooCostly
@@ -54,23 +53,6 @@ MOST_BYTES = 1024 * 1024 * 1024
 _MOST_GROUPS = 65_536
 
 _TRAILING_NUMBER = re.compile(r"(?<!\d)(\d{1,7})(?:\.(?:json|pkl|pickle))?$")
-# nccl:recv 3<-0      gloo:send 1->2
-_PEERS = re.compile(r"(?P<op>\w+) (?P<one>\d{1,7})(?P<arrow>->|<-)(?P<other>\d{1,7})")
-_CANONICAL = {
-    "_all_gather_base": "all_gather_into_tensor",
-    "_allgather_base": "all_gather_into_tensor",
-    "allgather_base": "all_gather_into_tensor",
-    "_reduce_scatter_base": "reduce_scatter_tensor",
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoall_base": "all_to_all_single",
-    "all_to_all_base": "all_to_all_single",
-    "allgather_coalesced": "all_gather_coalesced",
-    "allreduce_coalesced": "all_reduce_coalesced",
-    "all_reduce_barrier": "barrier",
-}
 
 
 def rank_of_file_name(name: str) -> int | None:
@@ -121,21 +103,6 @@ def _loaded(data: bytes, most_bytes: int) -> Any:
         raise UnreadableDump(f"neither pickle nor JSON: {quoted(data)}") from error
 
 
-@lru_cache(maxsize=4096)
-def parse_operation(profiling_name: str) -> tuple[str, str, int | None, int | None]:
-    """Split e.g. `nccl:recv 3<-0` into (backend, canonical op, source group rank, target group rank)."""
-    backend, colon, rest = profiling_name.partition(":")
-    if not colon:
-        backend, rest = "", profiling_name
-    peers = _PEERS.fullmatch(rest)
-    if peers is None:
-        op = rest.lower().replace(":", "_")
-        return backend, _CANONICAL.get(op, op), None, None
-    one, other = int(peers["one"]), int(peers["other"])
-    source, target = (one, other) if peers["arrow"] == "->" else (other, one)
-    return backend, peers["op"].lower(), source, target
-
-
 class _Row(NamedTuple):
     """One entry: what it shares with all of its kind, and what is its own."""
 
@@ -183,7 +150,7 @@ class _Builder:
         columns = {name: _spread([row.shared[at] for row in rows], order) for at, name in enumerate(_SHARED)}
         numbers = repeats.weave([row.numbers for row in rows], order)
         columns |= {name: narrow(at_least_zero(column)) for name, column in zip(_NUMBERS, numbers, strict=True)}
-        columns, group_of_id = _of_last_lives(columns, rows, order)
+        columns, group_of_id = of_last_lives(columns, [(row.pg_id, row.shared[0]) for row in rows], order)
         first_op = dict(zip(reversed(columns["group"]), reversed(columns["op_id"]), strict=True))
         marks = _marks(parse_mapping(dump.get("pg_status")), group_of_id)
         finished = columns["state"].count(State.COMPLETED)
@@ -330,26 +297,6 @@ def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":
     if len(column) <= _BYTE and column.typecode == "B":
         return array("B", bytes(order).translate(column.tobytes().ljust(_BYTE)))
     return array(column.typecode, map(column.__getitem__, order))
-
-
-def _of_last_lives(
-    columns: Mapping[str, "array[int]"], rows: Sequence[_Row], order: Sequence[int]
-) -> tuple[dict[str, "array[int]"], dict[str, int]]:
-    """Leave out what groups did before they were made again, and tell the group of each number that is left."""
-    positions = range(len(order))
-    ends = dict(zip(order, positions, strict=True))
-    begins = dict(zip(reversed(order), reversed(positions), strict=True))
-    group_of_id = {rows[at].pg_id: rows[at].shared[0] for at in sorted(ends, key=ends.__getitem__)}
-    spans: dict[str, tuple[int, int]] = {}
-    for at, end in ends.items():
-        begin, before = spans.get(rows[at].pg_id, (len(order), 0))
-        spans[rows[at].pg_id] = min(begin, begins[at]), max(before, end)
-    former = former_lives(spans, group_of_id.items())
-    if not former:
-        return dict(columns), group_of_id
-    keep = [rows[at].pg_id not in former for at in order]
-    kept = {name: array(column.typecode, compress(column, keep)) for name, column in columns.items()}
-    return kept, {number: group for number, group in group_of_id.items() if number not in former}
 
 
 def _marks(status: Mapping[str, Any], group_of_id: Mapping[str, int]) -> tuple[Mark, ...]:

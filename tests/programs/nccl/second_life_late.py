@@ -25,6 +25,8 @@ def main() -> None:
     if place.is_faulty:
         reload()
     rig.restart()
+    dist.all_reduce(gradients)
+    rig.end_step()
 
 
 if __name__ == "__main__":

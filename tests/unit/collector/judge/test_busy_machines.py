@@ -28,6 +28,10 @@ def test_what_was_not_read_in_time_is_told() -> None:
     assert "the machine is overloaded" in answer.headline
     assert "stacks of ranks 0-3" in answer.headline
     assert answer.next_steps[0].command == "unhang diagnose --timeout 180 -- sim"
+    for rank in range(4):
+        looks = with_rank(looks, rank, process=LATE, looked_at_ns=None)
+    assert parts_are_late(looks, Expected(job="sim")), "nothing was read at all, which is worth a longer look, too"
+    assert "did not read process of ranks 0-3" in diagnose(looks, Expected(job="sim")).headline
 
 
 def test_one_rank_that_was_late_is_worth_another_look() -> None:

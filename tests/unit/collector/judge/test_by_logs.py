@@ -500,6 +500,8 @@ class TestRendezvous:
             for rank in (1, 2, 3)
         }
         assert reading(judged_logs(lines | {0: []}, world_size=4))[:3] == (Kind.RANK_NOT_JOINED, (0,), "1-3")
+        ring = {rank: [line.replace("key '0'", f"key '{rank - 1}:{rank}'")] for rank, (line,) in lines.items()}
+        assert not any(each.culprits for each in judged_logs(ring | {0: []}, world_size=4).findings)
 
 
 def test_voices_for_different_ranks_name_nobody() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from collector.align.expected import Expected
+from collector.align.expected import Expected, Neighbour
 from collector.judge.verdict import diagnose
 from collector.looks.next_looks import further_looks
 from collector.show.views import view_sequences
@@ -276,6 +276,17 @@ def test_a_rank_without_a_process_is_missing_on_its_node() -> None:
     diagnosis = diagnose(live_looks(stuck_on_two(), three, world_size=4), Expected())
     assert ranks(diagnosis) == [(Kind.RANK_MISSING, (2,))]
     assert diagnosis.findings[0].culprits[0].host == "node-a"
+
+
+@pytest.mark.parametrize(("size", "others", "blamed"), [(4, "2", ()), (4, "2-3", (2,)), (2, "2", (2,))])
+def test_a_rank_that_has_begun_anew_in_another_job_is_not_missing(
+    size: int, others: str, blamed: tuple[int, ...]
+) -> None:
+    """Ranks that meet again at another address make another job, where nothing but the address names it."""
+    three = {rank: seen for rank, seen in ASLEEP.items() if rank != 2}
+    beside = Neighbour(job="127.0.0.1:29707", world_size=size, ranks=others)
+    diagnosis = diagnose(live_looks(stuck_on_two(), three, world_size=4), Expected(neighbours=(beside,)))
+    assert tuple(rank for finding in diagnosis.findings for rank in finding.culprit_ranks) == blamed
 
 
 def test_waiters_that_wake_without_a_recorder_are_not_hung() -> None:

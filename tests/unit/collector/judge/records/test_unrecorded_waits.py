@@ -41,6 +41,16 @@ def test_who_waits_for_an_unknown_peer_is_a_victim(away: tuple[int, ...], frame:
     assert told(judged_in(dict.fromkeys(away, frame))) == [(Kind.P2P_UNMATCHED, (), "0-3")]
 
 
+@pytest.mark.parametrize("outside", [(2,), (2, 3)], ids=["one", "two"])
+def test_who_waits_in_what_no_record_holds_counts_where_only_the_culprits_wait_for_nobody(
+    outside: tuple[int, ...],
+) -> None:
+    """With NCCL that is who makes a group's communicator, at its first use."""
+    seen = {0: Seen((USER, RECV))} | {rank: Seen(frames=(USER,)) for rank in outside}
+    victims = "0-1,3" if outside == (2,) else "0-1"
+    assert told(judged(looks_without(seen))) == [(Kind.RANK_NOT_JOINED, outside, victims)]
+
+
 def test_who_makes_a_group_alone_is_the_odd_one() -> None:
     assert told(judged_in({0: NEW_GROUP})) == [(Kind.RANK_NOT_JOINED, (0,), "1-3")]
 

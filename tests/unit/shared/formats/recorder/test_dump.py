@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import UnreadableDump
-from shared.formats.recorder.dump import parse_dump, parse_operation, rank_of_file_name
+from shared.formats.recorder.dump import parse_dump, rank_of_file_name
+from shared.formats.recorder.operations import parse_operation
 from shared.wire.trace import State
 
 

@@ -1,0 +1,37 @@
+"""Names of operations in a record, e.g. `nccl:recv 3<-0`: backend, operation, and who sends to whom."""
+
+import re
+from functools import lru_cache
+
+# nccl:recv 3<-0      gloo:send 1->2
+_PEERS = re.compile(r"(?P<op>\w+) (?P<one>\d{1,7})(?P<arrow>->|<-)(?P<other>\d{1,7})")
+_CANONICAL = {
+    "_all_gather_base": "all_gather_into_tensor",
+    "_allgather_base": "all_gather_into_tensor",
+    "allgather_base": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all_single",
+    "all_to_all_base": "all_to_all_single",
+    "allgather_coalesced": "all_gather_coalesced",
+    "allreduce_coalesced": "all_reduce_coalesced",
+    "all_reduce_barrier": "barrier",
+}
+
+
+@lru_cache(maxsize=4096)
+def parse_operation(profiling_name: str) -> tuple[str, str, int | None, int | None]:
+    """Split e.g. `nccl:recv 3<-0` into (backend, canonical op, source group rank, target group rank)."""
+    backend, colon, rest = profiling_name.partition(":")
+    if not colon:
+        backend, rest = "", profiling_name
+    peers = _PEERS.fullmatch(rest)
+    if peers is None:
+        op = rest.lower().replace(":", "_")
+        return backend, _CANONICAL.get(op, op), None, None
+    one, other = int(peers["one"]), int(peers["other"])
+    source, target = (one, other) if peers["arrow"] == "->" else (other, one)
+    return backend, peers["op"].lower(), source, target
