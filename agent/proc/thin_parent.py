@@ -35,13 +35,13 @@ def own_pids() -> frozenset[int]:
 
 
 def run_in_child(work: Callable[[], int]) -> int:
-    """Return the status of `work`, twice: in a child, which does it, and here. Only before threads are started."""
+    """Return the status of `work`, in a child that does it; here never return. Only before threads are started."""
     heard, told = os.pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_ENDING, signal.SIGCHLD))
     parent, child = os.getpid(), os.fork()
     if child:
         os.close(told)
-        return _wait_for(child, heard)
+        os._exit(_wait_for(child, heard))
     _parents.add(parent)
     call_libc("prctl", _PR_SET_PDEATHSIG, int(signal.SIGTERM))
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
