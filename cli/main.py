@@ -30,6 +30,9 @@ _SEARCH_AFTER = (50_000, 20, 100)
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
+_READING = frozenset({"diagnose", "fds", "jobs", "logs", "look", "mcp", "sequences", "snapshot", "stacks", "watch"})
+"""Commands that read about processes, unless told to ask elsewhere."""
+
 _EXTRAS = {
     "alembic": "collector",
     "jinja2": "collector",
@@ -126,13 +129,22 @@ def main() -> NoReturn:
     """Run the command line of this process and exit, both with few searches for garbage, a sixth of their cost."""
     gc.set_threshold(*_SEARCH_AFTER)
     _open_what_was_closed()
-    status = run(sys.argv[1:])
+    status = _run_apart(sys.argv[1:])
     gc.freeze()
     if status > 128:
         # Python would end itself by SIGINT instead where the interrupt came in the midst of an `eval`, as in imports:
         # https://github.com/python/cpython/blob/v3.11.0/Python/pythonrun.c#L1710 (run_eval_code_obj)
         os._exit(status)
     sys.exit(status)
+
+
+def _run_apart(arguments: list[str]) -> int:
+    """Run what reads about processes in a child process, so that none of them can keep the prompt from coming back."""
+    if next((word for word in arguments if word in unhang.commands), "") not in _READING:
+        return run(arguments)
+    from agent.proc.thin_parent import run_in_child
+
+    return run_in_child(lambda: run(arguments))
 
 
 def _open_what_was_closed() -> None:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Decorator = Callable[[F], F]
-
 job_argument = click.argument("job", required=False)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")

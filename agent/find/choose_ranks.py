@@ -75,7 +75,7 @@ def discover(listing: Listing, lister: Lister, procfs: ProcFs, host: str) -> Fou
     beside = siblings_of(chosen, listing, lister)
     made = (_rank(candidate, families, others, procfs, host) for candidate in chosen)
     ranks = [rank._replace(beside=beside.get(rank.stat.pid, ())) for rank in made]
-    return FoundRanks(tuple(ranks), tuple(_zombies(listing, ranks, procfs)), _missing(listing, lister))
+    return FoundRanks(tuple(ranks), tuple(_zombies(listing, ranks, procfs)), _missing(listing, lister, ranks))
 
 
 def _without_launchers(listing: Listing, lister: Lister) -> list[Candidate]:
@@ -230,23 +230,35 @@ def _status_is_told(pid: int, procfs: ProcFs) -> bool:
     return True
 
 
-def _missing(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
+def _missing(listing: Listing, lister: Lister, ranks: list[Rank]) -> tuple[Missing, ...]:
     """Report Python processes that may be ranks and cannot be read, or are ranks by a number that is none."""
     if 1 not in listing.stats:
         return (Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=_HIDDEN),)
-    return (*_hidden(listing, lister), *_mistaken(listing, lister))
+    return (*_hidden(listing, lister), *_lost(listing, lister, ranks), *_mistaken(listing, lister))
+
+
+def _lost(listing: Listing, lister: Lister, ranks: list[Rank]) -> tuple[Missing, ...]:
+    """One that has a rank's parent may be the rank that is lacking: nothing follows from who is not found."""
+    parents = {rank.stat.parent_pid for rank in ranks}
+    stats = [listing.stats[pid] for pid in listing.lost]
+    beside = [s.pid for s in stats if s.parent_pid in parents and lister.runs(s) is not RankLikelihood.OTHER]
+    detail = f"the environment of processes of the same launcher cannot be read; they may be ranks ({_pids(beside)})"
+    return (Missing(source="ranks", reason=Reason.REFUSED, detail=detail),) if beside else ()
 
 
 def _hidden(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
     hidden = [pid for pid in listing.unreadable if lister.runs(listing.stats[pid]) is not RankLikelihood.OTHER]
     if not hidden:
         return ()
-    shown = ", ".join(map(str, hidden[:_MOST_SHOWN])) + (" …" if len(hidden) > _MOST_SHOWN else "")
     detail = (
-        f"not allowed to read the environment of {len(hidden)} Python processes (pids {shown}); "
+        f"not allowed to read the environment of {len(hidden)} Python processes ({_pids(hidden)}); "
         "run as the job's user, as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
     )
     return (Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=detail),)
+
+
+def _pids(pids: list[int]) -> str:
+    return f"pids {', '.join(map(str, pids[:_MOST_SHOWN]))}{' …' if len(pids) > _MOST_SHOWN else ''}"
 
 
 def _mistaken(listing: Listing, lister: Lister) -> tuple[Missing, ...]:

@@ -17,7 +17,7 @@ from functools import partial
 from agent.errors import Gone
 from agent.proc.memory.elf_image import Read
 from agent.proc.memory.elf_symbols import find_variable
-from agent.proc.procfs import TICKS_PER_SECOND, ProcFs, Stat, reading
+from agent.proc.procfs import MOST_BYTES, TICKS_PER_SECOND, ProcFs, Stat, reading
 from shared.errors import NotPermitted
 
 Environment = dict[str, str]
@@ -67,7 +67,7 @@ class Environments:
         """
         known = self._known.get(key_of(process))
         if known is None:
-            known = self._begin(process.pid)
+            known = self._begin(process)
             if known.pointer is not None or _age_seconds(process) > _SETTLED_SECONDS:
                 self._known[key_of(process)] = known
         if known.pointer is None:
@@ -87,11 +87,13 @@ class Environments:
         """Keep what is known of these programs alone."""
         self._known = {key: known for key, known in self._known.items() if key in keys}
 
-    def _begin(self, pid: int) -> _Known:
-        data = self._procfs.read(pid, "environ")
+    def _begin(self, process: Stat) -> _Known:
+        data = self._procfs.read(process.pid, "environ")
         frozen = self._allowed(data.split(b"\0", _MOST_VARIABLES)[:_MOST_VARIABLES])
+        if not frozen and len(data) < min(process.environment_bytes, MOST_BYTES):
+            raise Gone(f"the variables of process {process.pid} lie in memory that cannot be read")
         try:
-            return _Known(frozen, self._find_pointer(pid))
+            return _Known(frozen, self._find_pointer(process.pid))
         except (NotPermitted, Gone):
             return _Known(frozen, None)
 

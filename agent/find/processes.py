@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from agent.find.rank_identity import identity_of
 from agent.find.torch_groups import TorchGroup
 from agent.proc.credentials import has_borrowed_rights
 from agent.proc.procfs import ProcFs, Stat
+from agent.proc.thin_parent import own_pids
 from shared.errors import NotPermitted
 from shared.wire.snapshot import Identity
 
@@ -46,6 +48,8 @@ class Listing(NamedTuple):
     """Processes whose environment we are not allowed to read."""
     mistaken: tuple[tuple[int, str], ...] = ()
     """Processes whose environment gives them a rank, or a number of ranks, that is none, and what it is."""
+    lost: tuple[int, ...] = ()
+    """Processes that live, and whose variables lie in memory that nobody can read, as in a file that failed."""
 
     def ancestors(self, pid: int) -> Iterator[int]:
         """Iterate over the parents of a process, the nearest first."""
@@ -70,6 +74,7 @@ class Lister:
         self._procfs = procfs
         self._blockers = blockers or Blockers(procfs)
         self.own_pid = os.getpid() if own_pid is None else own_pid
+        self._own = own_pids() | {self.own_pid}
         self._environments = Environments(procfs, NAMES)
         self._with_torch: set[tuple[int, int]] = set()
         self._without_torch: dict[tuple[int, int, int], tuple[int, RankLikelihood]] = {}
@@ -95,21 +100,22 @@ class Lister:
         self._groups = groups or {}
         self._mistaken = {}
         stats = dict(self._stats(self._dull if quick else {}))
-        candidates, unreadable = {}, []
+        candidates, unreadable, lost = {}, [], []
         for stat in stats.values():
-            if stat.pid == self.own_pid or stat.state in "ZX" or self._is_dull(stat):
+            if stat.pid in self._own or stat.state in "ZX" or self._is_dull(stat):
                 continue
             try:
                 found = self._candidate(stat)
             except NotPermitted:
                 unreadable.append(stat.pid)
             except Gone:
-                continue
+                if self._lives(stat):
+                    lost.append(stat.pid)
             else:
                 if found is not None:
                     candidates[stat.pid] = found
         self._remember(stats, candidates)
-        return Listing(stats, candidates, tuple(unreadable), tuple(self._mistaken.items()))
+        return Listing(stats, candidates, tuple(unreadable), tuple(self._mistaken.items()), tuple(lost))
 
     def successor(self) -> "Lister":
         """Return a lister that knows what this one knows, for when a thread is stuck in this one."""
@@ -155,7 +161,7 @@ class Lister:
         """Iterate over the processes that have PyTorch loaded, but for ourselves and those that cannot be read."""
         unreadable = set(listing.unreadable)
         for stat in listing.stats.values():
-            if stat.pid == self.own_pid or stat.state in "DZX" or stat.pid in unreadable or self._is_dull(stat):
+            if stat.pid in self._own or stat.state in "DZX" or stat.pid in unreadable or self._is_dull(stat):
                 continue
             self.reading = (stat.pid, stat.start_ticks)
             try:
@@ -170,6 +176,12 @@ class Lister:
                 yield pid, known[pid] if pid in known else self._procfs.stat(pid)
             except (Gone, NotPermitted):
                 continue
+
+    def _lives(self, stat: Stat) -> bool:
+        with suppress(Gone, NotPermitted):
+            now = self._procfs.stat(stat.pid)
+            return now.start_ticks == stat.start_ticks and now.state not in "ZX"
+        return False
 
     def _candidate(self, stat: Stat) -> Candidate | None:
         key = (stat.pid, stat.start_ticks)

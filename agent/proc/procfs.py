@@ -46,6 +46,8 @@ class Stat(NamedTuple):
     rss_bytes: int
     stack_address: int
     exit_status: int
+    environment_bytes: int = 0
+    """What its start left of variables; 0 where we may not see."""
 
 
 class ProcFs:
@@ -148,6 +150,7 @@ def parse_stat(data: bytes) -> Stat:
             rss_bytes=int(fields[21]) * _PAGE_BYTES,
             stack_address=int(fields[25]),
             exit_status=int(fields[49]),
+            environment_bytes=int(fields[48]) - int(fields[47]),
         )
     except (ValueError, IndexError) as error:
         raise Gone(f"{quoted(data)} is not a line of /proc/PID/stat") from error

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 from collector.hostlists import MOST_AGENTS, AgentAddress, fold_addresses, parse_hostlist
 from shared.errors import InvalidHostlist, InvalidSettings
@@ -13,19 +12,6 @@ MOST_BYTES = 8_388_608
 """Of a file of agents."""
 
 _Stamp = tuple[int, int, int]
-
-
-class Inventory(Protocol):
-    """Anything that knows the agents: the static lists, and `directory.py`, which adds all other ways."""
-
-    def addresses(self) -> tuple[AgentAddress, ...]:
-        """Return the agents as known now."""
-        ...
-
-    @property
-    def trouble(self) -> Missing | None:
-        """Why the list may be out of date, or None."""
-        ...
 
 
 class StaticInventory:

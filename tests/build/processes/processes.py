@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from agent.errors import Gone
 from agent.find.choose_ranks import FoundRanks, Rank, discover
 from agent.find.processes import Lister
 from agent.proc.procfs import ProcFs
@@ -81,6 +82,14 @@ def until(look: Callable[[], T], holds: Callable[[T], bool], seconds: float = RE
         assert time.monotonic() < end, f"not so after {seconds} s: {seen}"
         time.sleep(0.02)
     return seen
+
+
+def is_alive(pid: int) -> bool:
+    """Is the process there, and no zombie?"""
+    try:
+        return ProcFs().stat(pid).state != "Z"
+    except Gone:
+        return False
 
 
 def find(procfs: ProcFs | None = None) -> FoundRanks:

@@ -8,7 +8,9 @@ import pytest
 
 from agent.find.processes import Lister, RankLikelihood
 from agent.proc.procfs import ProcFs
-from tests.build.processes.processes import running
+from shared.missing import Reason
+from shared.wire.snapshot import lists_late
+from tests.build.processes.processes import READY, SLEEP, find, rank_environment, running
 
 pytestmark = pytest.mark.ptrace
 
@@ -50,3 +52,23 @@ class _Counting(ProcFs):
         """Read it."""
         self.listed += name == "maps"
         return super().read(pid, name, most=most)
+
+
+UNREADABLE = f"""
+import ctypes, tempfile
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
+with open("/proc/self/stat") as stat:
+    starts, ends = (int(field) & ~4095 for field in stat.read().rpartition(")")[2].split()[47:49])
+empty = tempfile.TemporaryFile()
+libc.mmap(starts, ends + 4096 - starts, 1, 2 | 16, empty.fileno(), 0)
+{READY}time.sleep(600)
+"""
+"""Maps an empty file over its variables: whoever reads them gets nothing, as from a file system that failed."""
+
+
+def test_one_beside_a_rank_that_cannot_be_read_may_be_a_rank() -> None:
+    """Then nothing follows from a rank that is not found, which is said."""
+    with running(SLEEP, env=rank_environment(0)), running(UNREADABLE, env=rank_environment(1)) as lost:
+        (told,) = (each for each in find(ProcFs()).missing if str(lost.pid) in each.detail)
+    assert (told.source, told.reason, lists_late((told,))) == ("ranks", Reason.REFUSED, True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.deadline import Deadline, ThreadPool
-from agent.errors import Gone, Unavailable
+from agent.errors import Unavailable
 from agent.proc.procfs import ProcFs
 from agent.sources.source import LookDepth
 from agent.sources.stacks import StacksSource
@@ -22,7 +22,7 @@ from shared.missing import Missing, Reason
 from shared.wire.snapshot import Child
 from shared.wire.stacks import Stacks
 from tests.build.processes.looking import PLAIN, ask_source, rank_of
-from tests.build.processes.processes import READY, SLEEP, running, until
+from tests.build.processes.processes import READY, SLEEP, is_alive, running, until
 from tests.unit.agent.sources.test_process import UNINTERRUPTIBLE
 
 pytestmark = pytest.mark.ptrace
@@ -280,14 +280,7 @@ def test_py_spy_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
         assert time.monotonic() - begun < 30
     assert caught.value.reason is Reason.TIMED_OUT
     for pid in map(int, pids.read_text().split()):
-        until(lambda pid=pid: _is_alive(pid), lambda alive: not alive)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return ProcFs().stat(pid).state != "Z"
-    except Gone:
-        return False
+        until(lambda pid=pid: is_alive(pid), lambda alive: not alive)
 
 
 def test_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path: Path) -> None:

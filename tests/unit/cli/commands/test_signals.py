@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.build.processes.commands import REPOSITORY, Job, command, environment, started, unhang
+from tests.build.processes.processes import is_alive
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
 
@@ -21,14 +22,6 @@ def wait_for(file: Path) -> int:
             return int(text.split()[0])
         time.sleep(0.05)
     raise AssertionError("it did not start")
-
-
-def is_alive(pid: int) -> bool:
-    """Is the process there, and no zombie?"""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def tracer_of(pid: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 from collector.agents.polling import PolledSource
 from collector.agents.slurm import SlurmNodes
 from shared.missing import Reason
+from tests.build.processes.processes import is_alive
 from tests.build.processes.waiting import until
 
 URL = "http://{host}:8471"
@@ -109,12 +110,4 @@ async def test_squeue_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -
     assert time.monotonic() - began < 30
     assert standing.trouble is not None and standing.trouble.reason is Reason.TIMED_OUT
     pid = int((tmp_path / "pid").read_text())
-    await until(lambda: not lives(pid))
-
-
-def lives(pid: int) -> bool:
-    """Does a process run, rather than wait for somebody to reap it?"""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
+    await until(lambda: not is_alive(pid))
