@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from shared.rules.site_rules import SiteRules
 
 
-@click.group(short_help="List, test and explain the rules by which lines and frames are recognised.")
+@click.group(
+    short_help="List, test and explain what lines and frames are.",
+    epilog="""\b
+Examples:
+  unhang rules explain 'wait_lease (acme/lease.py:41)'
+  unhang rules test /etc/unhang/rules
+  unhang --rules /etc/unhang/rules rules list""",
+)
 def rules() -> None:
     """Rules say what a log line, a kernel line, a stack frame or a secret is. A site can add its own: docs/rules.md."""
 

@@ -18,6 +18,9 @@ _ENDS = frozenset({KernelEventKind.OOM_KILL, KernelEventKind.CRASH})
 # Memory cgroup out of memory: Killed process 4242 (python) total-vm:9kB, …, shmem-rss:0kB, UID:1000 pgtables:956kB
 _USER = re.compile(r"\bUID:(\d{1,10})\b")
 
+_PODS = "kubepods"
+"""In the path of every pod's cgroup, `/kubepods.slice/…` or `/kubepods/…`."""
+
 REMARK = (
     "the kernel killed as many processes of that name there as ranks are missing: they are assumed to be these ranks"
 )
@@ -51,11 +54,14 @@ def _is_lost(view: RankView) -> bool:
 def _is_apart(event: KernelEvent, groups: Collection[PurePosixPath]) -> bool:
     """Was it killed in a memory cgroup that has nothing to do with those of the ranks?
 
-    These may be one for all, one within the other, or siblings, as a scheduler makes one for each task.
+    These may be one for all, one within the other, or siblings, as a scheduler makes one for each task. Of pods nothing
+    shows which are of one job: each has a cgroup of its own.
     """
     if event.cgroup is None or not groups:
         return False
     its = PurePosixPath(event.cgroup)
+    if _PODS in event.cgroup and any(_PODS in str(group) for group in groups):
+        return False
     return not any(its == group or _within(its, group) or _within(group, its) for group in groups)
 
 

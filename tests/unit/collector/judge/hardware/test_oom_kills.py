@@ -79,6 +79,7 @@ def test_more_were_killed_than_lack() -> None:
         ("/job", "/job/step_0/task_1", Cause.OOM),
         (None, "/build", Cause.OOM),
         ("/job/step_0", None, Cause.OOM),
+        ("/kubepods.slice/pod1.slice/cri-1.scope", "/kubepods.slice/pod2.slice/cri-2.scope", Cause.OOM),
         ("/job/step_0", "/build", Cause.UNKNOWN),
         ("/job", "/build", Cause.UNKNOWN),
         ("/", "/build", Cause.UNKNOWN),
