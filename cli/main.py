@@ -142,7 +142,7 @@ def _run_apart(arguments: list[str]) -> int:
     """Run what reads about processes in a child process, so that none of them can keep the prompt from coming back."""
     if next((word for word in arguments if word in unhang.commands), "") not in _READING:
         return run(arguments)
-    from agent.proc.thin_parent import run_in_child
+    from agent.tools.thin_parent import run_in_child
 
     return run_in_child(lambda: run(arguments))
 

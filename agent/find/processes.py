@@ -15,7 +15,7 @@ from agent.find.rank_identity import identity_of
 from agent.find.torch_groups import TorchGroup
 from agent.proc.credentials import has_borrowed_rights
 from agent.proc.procfs import ProcFs, Stat
-from agent.proc.thin_parent import own_pids
+from agent.tools.thin_parent import own_pids
 from shared.errors import NotPermitted
 from shared.wire.snapshot import Identity
 

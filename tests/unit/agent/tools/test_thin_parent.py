@@ -12,7 +12,7 @@ from tests.build.processes.processes import is_alive, until
 
 _COMMAND = """
 import atexit, os, signal, sys, time
-from agent.proc.thin_parent import run_in_child
+from agent.tools.thin_parent import run_in_child
 
 def work():
     print(os.getpid(), flush=True)
