@@ -60,6 +60,8 @@ def _is_apart(event: KernelEvent, groups: Collection[PurePosixPath]) -> bool:
     if event.cgroup is None or not groups:
         return False
     its = PurePosixPath(event.cgroup)
+    if any(len(group.parts) <= 1 for group in groups):
+        return False  # in the root is who was put nowhere: it tells nothing of where others were
     if _PODS in event.cgroup and any(_PODS in str(group) for group in groups):
         return False
     return not any(its == group or _within(its, group) or _within(group, its) for group in groups)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
+from collector.align.stacks.activity import NOT_SEEN
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault
 from collector.judge.records.deadlock import circle_fault
@@ -35,7 +36,10 @@ def open_faults(observations: Observations, programs: CallOrders) -> list[Fault]
         seen = replace(observations, edges=edges)
         return [circle_fault(cycle, graph, seen, programs) for cycle in graph.cycles()]
     waiters = {edge.waiter for edge in observations.edges}
-    return [_unclear(open_edges, waiters)] if all(waiters.issuperset(e.group.others) for e in open_edges) else []
+    elsewhere = {rank for edge in open_edges for rank in edge.group.others} - waiters
+    if any(observations.activities.get(r, NOT_SEEN) != NOT_SEEN or r not in observations.traces for r in elsewhere):
+        return []  # its stack tells, or nothing does
+    return [_unclear(open_edges, waiters)]
 
 
 def _is_open(edge: Edge) -> bool:

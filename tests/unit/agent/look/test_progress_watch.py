@@ -324,8 +324,9 @@ def test_process_that_does_nothing_stands_still() -> None:
 @pytest.mark.parametrize(("completed", "minutes", "waits"), [(6, 5, True), (7, 5, False), (6, 0.5, False)])
 def test_rank_that_spins_in_an_operation_stands_still(completed: int, minutes: float, waits: bool) -> None:
     """Once it has been pending for longer than a rank may be at work beside it; one that has none is at work."""
-    mark = GroupMark("0", "default_pg", 7, None, completed, "nccl:all_reduce", 10**18)
     one, ago = node(), [60.0 * minutes]
+    issued_ns = int((time.time() - sum(ago)) * 1e9)
+    mark = GroupMark("0", "default_pg", 7, None, completed, "nccl:all_reduce", issued_ns)
     with running(READY + "while True: sum(range(1000))\n", env=rank_environment(0, port=29414)):
         (rank,) = until(lambda: mine(one.find(Deadline(10)), 29414), len)
         watch = Watch(ProcFs(), "here", clock=lambda: time.time() - sum(ago))

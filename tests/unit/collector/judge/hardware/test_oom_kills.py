@@ -82,7 +82,7 @@ def test_more_were_killed_than_lack() -> None:
         ("/kubepods.slice/pod1.slice/cri-1.scope", "/kubepods.slice/pod2.slice/cri-2.scope", Cause.OOM),
         ("/job/step_0", "/build", Cause.UNKNOWN),
         ("/job", "/build", Cause.UNKNOWN),
-        ("/", "/build", Cause.UNKNOWN),
+        ("/", "/build", Cause.OOM),
     ],
 )
 def test_cgroups_that_have_nothing_to_do_with_the_job(ranks: str | None, killed: str | None, cause: Cause) -> None:
