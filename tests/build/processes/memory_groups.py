@@ -15,8 +15,7 @@ import pytest
 
 from agent.proc.oom_counts import CGROUPS
 
-_PLACES = ((CGROUPS / "memory", "memory.limit_in_bytes"), (CGROUPS, "memory.max"))
-"""Where version 1 keeps them, and where version 2 does."""
+_V1, _V2 = (CGROUPS / "memory", "memory.limit_in_bytes"), (CGROUPS, "memory.max")
 _END_SECONDS = 10.0
 
 JOIN = (
@@ -35,7 +34,7 @@ def memory_group(most_bytes: int) -> Iterator[Path]:
 
 def _memory_group(most_bytes: int) -> Iterator[Path]:
     group = None
-    for parent, limit in _PLACES:
+    for parent, limit in _places():
         group = parent / f"unhang-test-{os.getpid()}-{time.monotonic_ns()}"
         with suppress(OSError):
             group.mkdir()
@@ -49,6 +48,17 @@ def _memory_group(most_bytes: int) -> Iterator[Path]:
         yield group
     finally:
         _remove(group)
+
+
+def _places() -> Iterator[tuple[Path, str]]:
+    """Below our own group (version 1), or beside it (version 2), as a scheduler would; else at the root."""
+    own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()]
+    for _, controllers, path in own:
+        if "memory" in controllers.split(","):
+            yield _V1[0] / path.lstrip("/"), _V1[1]
+        elif not controllers:
+            yield (_V2[0] / path.lstrip("/")).parent, _V2[1]
+    yield from (_V1, _V2)
 
 
 def _remove(group: Path) -> None:
