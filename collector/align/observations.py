@@ -46,8 +46,10 @@ class Observations:
         return any(self.traces[rank].truncated for rank in ranks if rank in self.traces)
 
     def moves_unseen(self, rank: int) -> bool:
-        """Was it read too late to tell whether it moves, as on a busy machine?"""
-        return self.roster.ranks[rank].was_late and self.motion.by_rank.get(rank) is Motion.UNKNOWN
+        """Was it read too late to tell whether it moves, as on a busy machine, or once alone while it ran?"""
+        view = self.roster.ranks[rank]
+        ran_once = self.motion.seconds == 0 and view.process is not None and view.process.state == "R"
+        return (view.was_late or ran_once) and self.motion.by_rank.get(rank) is Motion.UNKNOWN
 
     @property
     def late_in_only_look(self) -> tuple[int, ...]:

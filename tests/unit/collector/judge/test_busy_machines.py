@@ -164,3 +164,11 @@ def test_the_evidence_says_how_much_of_the_time_was_compared() -> None:
     said = [each.text for each in finding.evidence if isinstance(each, MotionEvidence)]
     assert said and said[0].startswith("between looks 20.0 s apart, of which 5.0 s could be compared, ranks 0-3 stood")
     assert finding.certainty is Certainty.PROVEN
+
+
+@pytest.mark.parametrize(("state", "verdict"), [("R", Verdict.CANNOT_TELL), ("S", Verdict.HUNG)])
+def test_a_rank_that_was_seen_once_and_ran_may_be_at_work(state: str, verdict: Verdict) -> None:
+    """The machine had time for one look: who was on a CPU then was not seen to stand still, as the others were."""
+    (one, *_) = looks_without({2: Seen((USER,), state=state)}, after_seconds=70.0)
+    ranks = (r.model_copy(update={"idle_for_seconds": None if r.identity.rank == 2 else 7.0}) for r in one.ranks)
+    assert diagnose([one.model_copy(update={"ranks": tuple(ranks)})], Expected(job="sim")).verdict is verdict
