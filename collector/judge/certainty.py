@@ -112,7 +112,9 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.COUNTERS): Sure(
         _SUPPORTED, 1, "counters of the process groups and what these have pending show it; no flight record was kept"
     ),
-    (None, Support.MAY_COME): Sure(_SUPPORTED, 1, "it is at work, or was only partly observed, so it may still come"),
+    (None, Support.MAY_COME): Sure(
+        _SUPPORTED, 1, "it may still come: it is at work, where a healthy rank may be, or was only partly seen"
+    ),
     (None, Support.FILE_TIMES): Sure(
         _SUPPORTED, 1, "flight records show it, and that it lasts is inferred from the times of their files"
     ),

@@ -274,7 +274,8 @@ def _by_row(seen: Activity, row: KernelPattern) -> Activity:
     cause = row.cause if open_cause else seen.cause
     placed = _placed_by(seen, row)
     if not (open_cause and seen.is_plain):
-        placed = _placed(seen, f"{seen.label}, {row.label}", *seen.waits_on, *placed.waits_on)
+        both = ", ".join(dict.fromkeys((seen.label, row.label)))
+        placed = _placed(seen, both, *seen.waits_on, *placed.waits_on)
     told = replace(placed, doing=row.doing, cause=cause, may_pass=row.may_pass)
     return replace(told, may_be_idle=False, kernel_agrees=True, kernel_tells=True)
 

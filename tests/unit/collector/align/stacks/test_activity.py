@@ -22,6 +22,7 @@ FETCH = Frame("_MapDatasetFetcher.fetch", f"{SITE}/torch/utils/data/_utils/fetch
 READ_SHARD = Frame("Shards.read_shard", "/home/ada/data.py", 12)
 SAVE = Frame("save", f"{SITE}/torch/serialization.py", 944)
 EXPORT = Frame("export_trace", "/home/ada/profile.py", 7)
+WAIT = Frame("Popen._try_wait", "/usr/lib/python3.11/subprocess.py", 2004)
 PIPE_RECV = Frame("Connection._recv", "/usr/lib/python3.11/multiprocessing/connection.py", 395)
 QUEUE_GET = Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)
 TRACKER = Frame("main", "/usr/lib/python3.11/multiprocessing/resource_tracker.py", 227)
@@ -121,6 +122,12 @@ def test_who_waits_for_a_signal_is_told_by_the_kernel(frames: tuple[Frame, ...],
     seen = activity_of(view(look(stacks(*frames), process=blocked(syscall, "do_sigtimedwait"))))
     assert (seen.label, seen.cause, seen.may_pass) == ("waiting for a signal", Cause.USER_CODE, False)
     assert (seen.kernel_tells, seen.in_c) == (True, False)
+
+
+def test_what_stack_and_kernel_both_tell_is_said_once() -> None:
+    waiting = Process(pid=10, state="S", syscall=Syscall(name="wait4"), wchan="do_wait")
+    seen = activity_of(view(look(stacks(USER, WAIT), process=waiting)))
+    assert (seen.label, seen.kernel_agrees) == ("waiting for a child process", True)
 
 
 def test_a_data_set_s_own_reader_is_part_of_loading() -> None:
