@@ -6,7 +6,6 @@ files of installed packages, of which py-spy cuts the paths at `site-packages/` 
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +39,8 @@ class LineRow(Generic[K]):
 
 def add_rows_by(give: RowsBeside) -> None:
     """Have packs that are read from now on hold further rows: those of a site, of which pure code knows nothing."""
-    _BESIDE.append(give)
+    if give not in _BESIDE:
+        _BESIDE.append(give)
 
 
 def read_pack(beside: str, name: str) -> dict[str, list[dict[str, Any]]]:
@@ -48,6 +48,8 @@ def read_pack(beside: str, name: str) -> dict[str, list[dict[str, Any]]]:
 
     Behind ours stand those that `add_rows_by` was given.
     """
+    import tomllib  # with the first pack: most commands need none
+
     tables: dict[str, Any] = tomllib.loads(Path(beside).with_name(name).read_text("utf-8"))
     parts = tables.pop("parts", {})
 

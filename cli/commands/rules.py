@@ -101,7 +101,9 @@ def _told(line: str, story: "Explanation") -> Iterable[str]:
 
 
 def _row_for(line: str) -> Iterable[str]:
-    frame = re.match(r"^(?P<function>\S+) \((?P<file>[^()]+?)(?::\d+)?\)$", line)
+    from shared.rules.site_rules import FRAME
+
+    frame = FRAME.match(line)
     quoted = "'''" + line.replace("'''", "") + "'''"
     yield "[[frames]]" if frame else "[[lines]]"
     yield "id = 'a-name-of-yours'"

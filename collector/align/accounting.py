@@ -23,7 +23,7 @@ from collector.align.processes import (
     world_size_of,
 )
 from collector.align.ras.communicators import lost_processes, ras_view
-from collector.align.roster import ByRank, Presence, RankView, Roster, never_seen
+from collector.align.roster import ByRank, Presence, RankView, Roster, never_seen, timed_out
 from collector.align.stacks.telling_threads import with_telling_threads
 from collector.align.thresholds import GUESSED_AT_LEAST, GUESSED_PER_RANK
 from shared.missing import Missing, Reason
@@ -53,7 +53,7 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
         rank: replace(view, logged=_logged(rank, (), common[rank])) if rank in common else view
         for rank, view in views_of_absent(absent, seen, snapshots, expected, attempt).items()
     }
-    live = bool(ended) or any(s.looked_at_ns is not None or _is_late(s.process) for s in current)
+    live = bool(ended) or any(s.looked_at_ns is not None or timed_out(s.process) for s in current)
     if not live:
         undumped = only_logged(seen)
         alone = len(absent) + len(undumped) == 1 and world_size is not None
@@ -165,11 +165,6 @@ _PRESENCES = {
     "X": Presence.EXITED,
 }
 """By the state of a process."""
-
-
-def _is_late(part: object) -> bool:
-    """Had an agent no time for it? Of files nothing is late."""
-    return isinstance(part, Missing) and part.reason is Reason.TIMED_OUT
 
 
 def _presence(process: Process | Missing) -> Presence:

@@ -113,8 +113,9 @@ class RankView:
     def was_late(self) -> bool:
         """Was a part of it, or its end, not read in time by some look, as on a busy machine?"""
         parts = [part for look in self.looks for part in (look.process, look.stacks)]
-        late = any(isinstance(part, Missing) and part.reason is Reason.TIMED_OUT for part in parts)
-        return late or any(isinstance(part, Process) and part.before and part.after is None for part in parts)
+        return any(map(timed_out, parts)) or any(
+            isinstance(part, Process) and part.before and part.after is None for part in parts
+        )
 
     @property
     def undumped(self) -> bool:
@@ -142,9 +143,14 @@ class RankView:
 _NEEDS_TIME = ("process", "stacks")
 
 
+def timed_out(part: object) -> bool:
+    """Had an agent no time for it? Of files nothing is late."""
+    return isinstance(part, Missing) and part.reason is Reason.TIMED_OUT
+
+
 def _is_late(view: RankView, source: str) -> bool:
     told = [getattr(look, source) for look in view.looks]
-    return all(isinstance(each, Missing) for each in told) and any(each.reason is Reason.TIMED_OUT for each in told)
+    return all(isinstance(each, Missing) for each in told) and any(map(timed_out, told))
 
 
 def never_seen(rank: int) -> RankView:

@@ -21,6 +21,10 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for, and nothing before: the command starts by this file, too."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from shared.packs import add_rows_by
+    from shared.rules.site_rules import rows_beside
+
+    add_rows_by(rows_beside)  # before what reads packs is imported
     from cli import python_api
 
     return getattr(python_api, name)

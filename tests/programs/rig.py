@@ -70,6 +70,16 @@ def start(*, eager: bool = False) -> Place:
     return _join(rank, world_size, torch.device("cuda", rank) if eager else None)
 
 
+def live_once() -> Place:
+    """Join, and train a little: the life before `restart`."""
+    place = start()
+    gradients = torch.ones(16)
+    for _ in range(10):
+        dist.all_reduce(gradients)
+    end_step()
+    return place
+
+
 def restart() -> Place:
     """Abort all groups and make them again in the same store, as frameworks do that restart in process."""
     rank, world_size = launched_as()

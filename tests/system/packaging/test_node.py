@@ -31,6 +31,14 @@ name = "acme-unhang"
 version = "1"
 entry-points."unhang.rules".acme = "acme_unhang"
 """
+LABEL = """
+import unhang
+unhang.read
+from unhang._app.collector.align.stacks.tables.match_frames import frame_pattern
+print(frame_pattern("wait_lease", "acme/lease.py", native=False).label)
+"""
+"""Of a frame, as a program that calls `unhang.read` has it told."""
+
 HANG = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
 
 
@@ -71,6 +79,7 @@ def test_package_brings_rules(node: Environment, tmp_path: Path) -> None:
     explained = node.run("unhang", "rules", "explain", "wait_lease (acme/lease.py:41)", cwd=tmp_path)
     assert "waiting for a lease of Acme's data service" in explained
     assert "acme/acme.toml" in node.run("unhang", "rules", "list", cwd=tmp_path)
+    assert node.run("python", "-c", LABEL, cwd=tmp_path) == "waiting for a lease of Acme's data service\n"
 
 
 @pytest.mark.parametrize(
