@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-from agent.errors import Gone
-from agent.proc.oom_counts import CGROUPS
+from agent.proc.oom_counts import CGROUPS, cgroups_of
 from agent.proc.procfs import ProcFs
-from shared.errors import NotPermitted
 
-_DEEPEST = 32
 _TRAPS = frozenset({"do_freezer_trap", "get_signal", "__refrigerator", "refrigerator"})
 """Where a thread of a frozen cgroup sleeps: version 2, whose trap newer kernels have inside of `get_signal`, where who
 is stopped by a signal is, too; version 1."""
@@ -20,20 +17,11 @@ def frozen_by(procfs: ProcFs, pid: int, *, state: str, wchan: str | None, cgroup
 
     `wchan`: the kernel function that its main thread sleeps in; None where that may not be read.
     """
-    # 0::/system.slice/docker-4f1c.scope        (version 2; version 1: 6:freezer:/docker/4f1c)
     trapped = wchan in _TRAPS
     if not trapped and wchan is not None and state != _FROZEN_STATE:
         return None
-    try:
-        lines = procfs.text(pid, "cgroup").splitlines()
-    except (Gone, NotPermitted):
-        return None
-    for line in lines:
-        controllers, _, path = line.partition(":")[2].partition(":")
-        parts = [part for part in path.split("/") if part]
-        if ".." in parts or len(parts) > _DEEPEST:
-            continue
-        if controllers == "freezer" and (trapped or state == _FROZEN_STATE):
+    for controllers, parts in cgroups_of(procfs, pid):
+        if controllers == ["freezer"] and (trapped or state == _FROZEN_STATE):
             found = _nearest(cgroups / "freezer", parts, "freezer.self_freezing")
             if found is not None:
                 return str(found / "freezer.state")

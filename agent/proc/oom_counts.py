@@ -74,18 +74,22 @@ def _files(procfs: ProcFs, pid: int, cgroups: Path) -> list[Path]:
 
 def _groups(procfs: ProcFs, pid: int) -> Iterator[tuple[int, list[str]]]:
     """Iterate over the groups that may count its memory: the version of the tree, and the path."""
+    for controllers, parts in cgroups_of(procfs, pid):
+        if "memory" in controllers:
+            yield 1, parts
+        elif not controllers:
+            yield 2, parts
+
+
+def cgroups_of(procfs: ProcFs, pid: int) -> Iterator[tuple[list[str], list[str]]]:
+    """Iterate over the control groups of a process: the controllers, none in version 2, and the path in that tree."""
     # 0::/system.slice/slurmstepd.scope/job_12/step_0        (version 2; version 1: 9:memory:/slurm/uid_1000/job_12)
     try:
         lines = procfs.text(pid, "cgroup").splitlines()
     except (Gone, NotPermitted):
         return
     for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        controllers, _, path = line.partition(":")[2].partition(":")
         parts = [part for part in path.split("/") if part]
-        if ".." in parts or len(parts) > _DEEPEST:
-            continue
-        if "memory" in controllers.split(","):
-            yield 1, parts
-        elif not controllers:
-            yield 2, parts
+        if ".." not in parts and len(parts) <= _DEEPEST:
+            yield [name for name in controllers.split(",") if name], parts
