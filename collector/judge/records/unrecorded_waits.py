@@ -15,7 +15,7 @@ from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, first_edge, kind_of, left_out, waited_in
 from collector.judge.records.wait_graph import WaitGraph
-from collector.judge.tie_breakers.broken_habit import broken_habit, passes_unrecorded
+from collector.judge.tie_breakers.broken_habit import broken_habit, may_owe, passes_unrecorded
 from collector.judge.tie_breakers.new_group import RULE, went_past
 from collector.judge.tie_breakers.sibling_sends import fewer_by_count
 from shared.answer.words import Cause, Kind
@@ -33,11 +33,13 @@ def waits_unrecorded(root: int, observations: Observations) -> bool:
 
 
 def _may_wait(root: int, observations: Observations) -> bool:
-    view = observations.roster.ranks[root]
-    looked_at = any(look.looked_at_ns is not None for look in view.looks)
-    return looked_at and any(
-        passes_unrecorded(group, observations) for group in observations.groups if root in group.lanes
-    )
+    """Do ranks of its groups pass on what nobody records? In bare files that is all there will ever be to see: there it
+    waits for none of them where all others have done as much as ever, and wait themselves.
+    """
+    groups = [group for group in observations.groups if root in group.lanes and passes_unrecorded(group, observations)]
+    if any(look.looked_at_ns is not None for look in observations.roster.ranks[root].looks):
+        return bool(groups)
+    return any(may_owe(other, group, observations) for group in groups for other in group.members if other != root)
 
 
 def outsiders(observations: Observations) -> tuple[int, ...]:
@@ -78,8 +80,9 @@ def with_hidden(faults: list[Fault], hidden: Sequence[int], observations: Observ
 
 def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Observations) -> list[Fault]:
     """Explain roots that wait unrecorded: someone outside, a call not got past, or each other."""
+    unread = tuple(rank for rank in hidden if observations.state(rank) is WaitState.UNKNOWN)
     outside = tuple(rank for rank in outsiders(observations) if rank not in hidden)
-    if outside:
+    if outside and not (unread and _are_undumped(outside, observations)):
         return [_outsider_fault(outside, hidden, graph, observations)]
     edges = graph.edges_to(hidden)
     base = Fault(
@@ -90,7 +93,6 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obser
         edges=edges,
     )
     base = waited_in(base, first_edge(edges))
-    unread = tuple(rank for rank in hidden if observations.state(rank) is WaitState.UNKNOWN)
     if unread or any(_peers_unknown(rank, observations) for rank in hidden):
         return [_unmatched_fault(base, hidden, observations, unread=unread)]
     if all(observations.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(base.victims):
@@ -103,6 +105,12 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obser
     if inside:
         remark = f"{ranks_with(hidden, 'is', 'are')} inside the call and {either(hidden, 'has', 'have')} not left it"
     return [replace(base, cause=Cause.COMMUNICATION if inside else None, remarks=(remark,))]
+
+
+def _are_undumped(ranks: Sequence[int], observations: Observations) -> bool:
+    """Is all that is known of them that they left no dump? Then who left one and has not come is no less suspect."""
+    views = (observations.roster.ranks[rank] for rank in ranks)
+    return not observations.roster.live and all(view.gone and view.exited is None for view in views)
 
 
 def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observations) -> Fault:

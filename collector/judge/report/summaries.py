@@ -89,6 +89,10 @@ def _operation(fault: Fault) -> str:
 
 def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str) -> str:
     inside = f" in{at}" if at else ""
+    behind = fault.group.absent_at(fault.sequence) if fault.group is not None and fault.sequence is not None else ()
+    if not fault.culprits and behind:
+        has = ranks_with(behind, "has", "have")
+        return f"{ranks_with(fault.victims, 'waits', 'wait')}{inside}, which {has} not issued"
     if not fault.culprits:
         whole = all(view.looks for view in observations.roster.ranks.values())
         others = "the other ranks are not" if whole else "no other rank that was examined is"
