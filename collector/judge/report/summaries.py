@@ -114,7 +114,8 @@ def _stuck(fault: Fault, at: str, observations: Observations) -> str:
         same = [edge for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence]
         begun = [rank for rank, state in _states_of(same, observations) if state == State.STARTED]
         elsewhere = f"has started on {_devices_of(begun)}, but not" if begun else "has not started"
-        return f"every member has issued{at}; it {elsewhere} on {_devices_of(fault.culprits)}"
+        issued = ranks_with(sorted({*fault.culprits, *(edge.waiter for edge in same)}), "has", "have")
+        return f"{issued} issued{at}; it {elsewhere} on {_devices_of(fault.culprits)}"
     if fault.group is None:
         inside = f" in{at}" if at else " in communication"
         return f"{ranks_with(fault.victims, 'waits', 'all wait')}{inside}, and stacks alone do not show for whom"
