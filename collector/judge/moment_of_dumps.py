@@ -22,6 +22,7 @@ from collector.align.stacks.phases import prepares_data
 from collector.align.thresholds import (
     BUSY_SECONDS,
     DUMPS_APART,
+    FILE_CLOCK_SECONDS,
     FROZEN_GAPS,
     FROZEN_SECONDS,
     LEAST_APART_SECONDS,
@@ -135,8 +136,8 @@ def _stood_still(ranks: Collection[int], observations: Observations) -> float | 
     """
     views = [observations.roster.ranks[rank] for rank in ranks if rank in observations.traces]
     usual = observations.motion.usual_gap_seconds
-    pause_ns = int((FROZEN_SECONDS if usual is None else FROZEN_GAPS * usual) * 1e9)
-    spans = [_unchanged_for(view, pause_ns) for view in views]
+    pause = FROZEN_SECONDS if usual is None else max(FROZEN_GAPS * usual, FILE_CLOCK_SECONDS)
+    spans = [_unchanged_for(view, int(pause * 1e9)) for view in views]
     known = [span for span in spans if span is not None]
     if not known or len(known) < len(views) or max(known) > DUMPS_APART * min(known):
         return None

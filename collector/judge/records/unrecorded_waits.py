@@ -5,6 +5,7 @@ inside the call for N. The stack decides what such a rank is doing; whom it wait
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from collector.align.observations import Observations
@@ -15,7 +16,7 @@ from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, first_edge, kind_of, left_out, waited_in
 from collector.judge.records.wait_graph import WaitGraph
-from collector.judge.tie_breakers.broken_habit import broken_habit, may_owe, passes_unrecorded
+from collector.judge.tie_breakers.broken_habit import broken_habit, is_of_gloo, may_owe, passes_unrecorded
 from collector.judge.tie_breakers.new_group import RULE, went_past
 from collector.judge.tie_breakers.sibling_sends import fewer_by_count
 from shared.answer.words import Cause, Kind
@@ -23,13 +24,21 @@ from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 
 
-def waits_unrecorded(root: int, observations: Observations) -> bool:
-    """Does the stack of a root say that it waits for other ranks, though its record does not?
+def waiting_unrecorded(roots: Sequence[int], observations: Observations) -> list[int]:
+    """Return the roots whose stack says that they wait for other ranks, though their record does not.
 
-    Or may it, where its stack was not read, or not far enough to tell: ranks of its groups pass on what nobody records.
+    Or that may, where the stack was not read, or not far enough to tell: ranks of their groups pass on what nobody
+    records. Of bare files of Gloo's, it may be for any rank that no record shows waiting, in a group for nothing else.
     """
+    free = observations.roster.ranks.keys() - {edge.waiter for edge in observations.edges}
+    return [root for root in roots if _waits_unrecorded(root, free - {root}, observations)]
+
+
+def _waits_unrecorded(root: int, free: AbstractSet[int], observations: Observations) -> bool:
     state = observations.state(root)
-    return state is WaitState.WAITING or (state is WaitState.UNKNOWN and _may_wait(root, observations))
+    if state is not WaitState.UNKNOWN or _may_wait(root, observations):
+        return state in (WaitState.WAITING, WaitState.UNKNOWN)
+    return bool(free) and is_of_gloo(root, observations) and not _was_looked_at(root, observations)
 
 
 def _may_wait(root: int, observations: Observations) -> bool:
@@ -37,9 +46,13 @@ def _may_wait(root: int, observations: Observations) -> bool:
     waits for none of them where all others have done as much as ever, and wait themselves.
     """
     groups = [group for group in observations.groups if root in group.lanes and passes_unrecorded(group, observations)]
-    if any(look.looked_at_ns is not None for look in observations.roster.ranks[root].looks):
+    if _was_looked_at(root, observations):
         return bool(groups)
     return any(may_owe(other, group, observations) for group in groups for other in group.members if other != root)
+
+
+def _was_looked_at(rank: int, observations: Observations) -> bool:
+    return any(look.looked_at_ns is not None for look in observations.roster.ranks[rank].looks)
 
 
 def outsiders(observations: Observations) -> tuple[int, ...]:
@@ -63,11 +76,18 @@ def _is_done(view: RankView, observations: Observations) -> bool:
     return well and bool(observations.traces) and not any(view.rank in edge.holders for edge in observations.edges)
 
 
-def with_hidden(faults: list[Fault], hidden: Sequence[int], observations: Observations) -> list[Fault]:
-    """Count ranks that wait unrecorded among the victims of the one fault, where only its culprits wait for nobody.
+def with_hidden(
+    faults: list[Fault], hidden: Sequence[int], graph: WaitGraph, observations: Observations
+) -> list[Fault]:
+    """Explain roots that wait unrecorded beside `faults`, or in the place of none.
 
-    With NCCL that is the first use of a group: its communicator is made before anything is recorded.
+    They are victims of the one fault where only its culprits wait for nobody. With NCCL that is the first use of a
+    group: its communicator is made before anything is recorded.
     """
+    if not faults:
+        return _hidden_faults(tuple(hidden), graph, observations)
+    if not observations.roster.live and _only_undumped(faults, observations):
+        return [*_hidden_faults(tuple(hidden), graph, observations), *faults]
     if len(faults) != 1 or not set(outsiders(observations)) <= set(faults[0].culprits):
         return faults
     waiting = [rank for rank in hidden if observations.state(rank) is WaitState.WAITING]
@@ -78,7 +98,17 @@ def with_hidden(faults: list[Fault], hidden: Sequence[int], observations: Observ
     return [replace(faults[0], victims=victims, remarks=(*faults[0].remarks, remark))]
 
 
-def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Observations) -> list[Fault]:
+def _only_undumped(faults: Sequence[Fault], observations: Observations) -> bool:
+    """Is all that is held against anybody that there is no dump? Who left one and has not come is no less suspect."""
+    return all(_are_undumped(fault.culprits, observations) for fault in faults)
+
+
+def _are_undumped(ranks: Sequence[int], observations: Observations) -> bool:
+    views = (observations.roster.ranks[rank] for rank in ranks)
+    return not observations.roster.live and all(view.gone and view.exited is None for view in views)
+
+
+def _hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Observations) -> list[Fault]:
     """Explain roots that wait unrecorded: someone outside, a call not got past, or each other."""
     unread = tuple(rank for rank in hidden if observations.state(rank) is WaitState.UNKNOWN)
     outside = tuple(rank for rank in outsiders(observations) if rank not in hidden)
@@ -105,12 +135,6 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obser
     if inside:
         remark = f"{ranks_with(hidden, 'is', 'are')} inside the call and {either(hidden, 'has', 'have')} not left it"
     return [replace(base, cause=Cause.COMMUNICATION if inside else None, remarks=(remark,))]
-
-
-def _are_undumped(ranks: Sequence[int], observations: Observations) -> bool:
-    """Is all that is known of them that they left no dump? Then who left one and has not come is no less suspect."""
-    views = (observations.roster.ranks[rank] for rank in ranks)
-    return not observations.roster.live and all(view.gone and view.exited is None for view in views)
 
 
 def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observations) -> Fault:

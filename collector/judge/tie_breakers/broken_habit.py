@@ -66,6 +66,11 @@ def may_owe(rank: int, group: GroupView, observations: Observations) -> bool:
     return habit is None or habit.now < habit.usual
 
 
+def is_of_gloo(rank: int, observations: Observations) -> bool:
+    """Does its record leave out all sends and receives?"""
+    return {signature.backend for signature in observations.traces[rank].signatures} == {_COUNTS_UNRECORDED}
+
+
 def passes_unrecorded(group: GroupView, observations: Observations) -> bool:
     """Have ranks of the group sent or received what Gloo numbers and leaves out?"""
     lanes = ((observations.traces.get(rank), lane) for rank, lane in group.lanes.items())

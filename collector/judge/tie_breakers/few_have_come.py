@@ -10,6 +10,7 @@ from collector.align.thresholds import is_majority
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, convicting, how_sure, without_culprits
 from collector.judge.fault import TELLING, Fault
+from collector.judge.tie_breakers.broken_habit import is_of_gloo
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.one_too_many import undecided_pair
 from collector.judge.tie_breakers.skipped_call import shift_of
@@ -76,8 +77,7 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
 
 def _may_wait_unseen(rank: int, observations: Observations) -> bool:
     """Does nothing tell what it does, and may that be a send or a receive, which Gloo does not record?"""
-    backends = {signature.backend for signature in observations.traces[rank].signatures}
-    return observations.state(rank) is WaitState.UNKNOWN and backends == {"gloo"}
+    return observations.state(rank) is WaitState.UNKNOWN and is_of_gloo(rank, observations)
 
 
 def _ended_well(rank: int, observations: Observations) -> bool:
