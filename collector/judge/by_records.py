@@ -13,7 +13,7 @@ from collector.judge.records.disputes import disputes_of
 from collector.judge.records.open_groups import open_faults
 from collector.judge.records.roots import root_faults
 from collector.judge.records.stuck_together import left_behind, stuck_faults
-from collector.judge.records.unrecorded_waits import waiting_unrecorded, with_hidden
+from collector.judge.records.unrecorded_waits import waits_unrecorded, with_hidden
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from shared.answer.diagnosis import Conflict
@@ -37,7 +37,7 @@ def faults_by_record(observations: Observations) -> list[Fault]:
         edge.waiter for edge in joined if edge.waiter in disputed or edge.group.is_guessed or not left_behind(edge)
     }
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
-    hidden = waiting_unrecorded(roots, observations)
+    hidden = [rank for rank in roots if waits_unrecorded(rank, observations)]
     programs = CallOrders(observations.groups, observations.traces)
     faults = [_mismatch_fault(mismatch, graph, observations) for mismatch in disputes]
     faults += root_faults([rank for rank in roots if rank not in hidden], graph, observations, programs)

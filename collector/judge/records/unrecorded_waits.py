@@ -5,7 +5,6 @@ inside the call for N. The stack decides what such a rank is doing; whom it wait
 """
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from collector.align.observations import Observations
@@ -22,33 +21,36 @@ from collector.judge.tie_breakers.sibling_sends import fewer_by_count
 from shared.answer.words import Cause, Kind
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
+from shared.wire.trace import Trace
 
 
-def waiting_unrecorded(roots: Sequence[int], observations: Observations) -> list[int]:
-    """Return the roots whose stack says that they wait for other ranks, though their record does not.
+def waits_unrecorded(root: int, observations: Observations) -> bool:
+    """Does the stack of a root say that it waits for other ranks, though its record does not?
 
-    Or that may, where the stack was not read, or not far enough to tell: ranks of their groups pass on what nobody
-    records. Of bare files of Gloo's, it may be for any rank that no record shows waiting, in a group for nothing else.
+    Or may it, where its stack was not read, or not far enough to tell: ranks of its groups pass on what nobody records.
     """
-    free = observations.roster.ranks.keys() - {edge.waiter for edge in observations.edges}
-    return [root for root in roots if _waits_unrecorded(root, free - {root}, observations)]
-
-
-def _waits_unrecorded(root: int, free: AbstractSet[int], observations: Observations) -> bool:
     state = observations.state(root)
-    if state is not WaitState.UNKNOWN or _may_wait(root, observations):
-        return state in (WaitState.WAITING, WaitState.UNKNOWN)
-    return bool(free) and is_of_gloo(root, observations) and not _was_looked_at(root, observations)
+    return state is WaitState.WAITING or (state is WaitState.UNKNOWN and _may_wait(root, observations))
 
 
 def _may_wait(root: int, observations: Observations) -> bool:
-    """Do ranks of its groups pass on what nobody records? In bare files that is all there will ever be to see: there it
-    waits for none of them where all others have done as much as ever, and wait themselves.
+    """In bare files of Gloo's that is all there will ever be to see: a group that does nothing else leaves no trace
+    there, and of the others only such are excused who have done as much as ever, and wait themselves.
     """
     groups = [group for group in observations.groups if root in group.lanes and passes_unrecorded(group, observations)]
     if _was_looked_at(root, observations):
         return bool(groups)
-    return any(may_owe(other, group, observations) for group in groups for other in group.members if other != root)
+    owed = any(may_owe(other, group, observations) for group in groups for other in group.members if other != root)
+    return is_of_gloo(root, observations) and (owed or not _tells_all_groups(observations.traces[root]))
+
+
+def _tells_all_groups(trace: Trace) -> bool:
+    """Is no group possible that its recorder says nothing of? PyTorch 2.8 and newer name the members of Gloo's groups
+    for the one that was made last, without a name: where those are told, it is the world, and the only one.
+    """
+    used = {*trace.group}
+    told = any(group.members is not None for group in trace.groups)
+    return told and all(at in used for at, group in enumerate(trace.groups) if group.name)
 
 
 def _was_looked_at(rank: int, observations: Observations) -> bool:
@@ -176,7 +178,7 @@ def _unmatched_fault(
     habit = broken_habit(observations) or fewer_by_count(hidden, observations)
     culprits = () if habit is None or habit.rank in hidden else (habit.rank,)
     if unread and not culprits:
-        return _unread_fault(base, unread)
+        return _unread_fault(base, unread, observations)
     ops = {observations.activities[rank].op for rank in hidden}
     remark = f"{ranks_with(hidden, 'waits', 'wait')} in operations whose peers are not recorded"
     if unread:
@@ -195,9 +197,15 @@ def _unmatched_fault(
     )
 
 
-def _unread_fault(base: Fault, unread: tuple[int, ...]) -> Fault:
+def _unread_fault(base: Fault, unread: tuple[int, ...], observations: Observations) -> Fault:
     """Others wait for ranks of which the record does not tell all and the stack nothing: that accuses nobody."""
     what = "what it does was not read" if len(unread) == 1 else "what they do was not read"
+    where = "what no recorder holds"
+    if not observations.roster.live:
+        what, where = (
+            f"no stack shows what {either(unread, 'it does', 'they do')}",
+            "a send or a receive, which Gloo does not record",
+        )
     wait, may = ranks_with(base.victims, "waits", "wait"), either(unread, "it", "they")
     return replace(
         base,
@@ -205,7 +213,7 @@ def _unread_fault(base: Fault, unread: tuple[int, ...]) -> Fault:
         victims=tuple(sorted({*base.victims} - {*unread})),
         certainty=how_sure(base.kind, Support.ELIMINATION),
         cause=Cause.UNKNOWN,
-        said=f"{wait} for {ranks_in_words(unread)}, and {what}: {may} may wait, too, in what no recorder holds",
+        said=f"{wait} for {ranks_in_words(unread)}, and {what}: {may} may wait, too, in {where}",
     )
 
 

@@ -125,6 +125,13 @@ class Case:
         ranks = self.observations.roster.ranks
         return tuple(rank for rank, view in ranks.items() if rank not in self.everybody and not view.looks)
 
+    @property
+    def behind(self) -> tuple[int, ...]:
+        """Who has not issued what others wait in, and does not wait in anything else, by the record."""
+        group, sequence = self.fault.group, self.fault.sequence
+        absent = () if group is None or sequence is None else group.absent_at(sequence)
+        return tuple(rank for rank in absent if rank not in self.fault.victims)
+
     @cached_property
     def accounts_for_all(self) -> bool:
         """Is the world known and each of its ranks seen, and are all of it, or of a known group, in this?"""
@@ -265,6 +272,7 @@ class Case:
             "they": either(culprits, "it is", "they are"),
             "link": self.link,
             "missing": _named(self.unaccounted),
+            "behind": ranks_in_words(self.behind) if self.behind else "",
             "op": self.fault.op or "the operation",
             "at": self.at,
             "sibling": self.sibling,

@@ -104,14 +104,8 @@ def _absent(injected: Injected, seen: Evidence) -> Truth:
     why = "waited for, and known not to have come" if known else "its progress in the group waited for is overwritten"
     if victims:
         why = f"ranks {victims} have operations in flight, so they look like victims"
-    return Truth(injected.culprits, _NOT_JOINED, known and not victims and _waits_for_nobody(injected, seen), why)
-
-
-def _waits_for_nobody(injected: Injected, seen: Evidence) -> bool:
-    """Do all others wait in what is recorded? Else the one may wait for them, where sends and receives are not."""
-    others = set(seen.layout.world.ranks) - injected.culprits
-    waiting = {rank for rank in others & seen.given if any(entry.unfinished for entry in seen.entries(rank))}
-    return not seen.gloo or (others == waiting and len(injected.culprits) == 1)
+    alone = not seen.gloo or len(seen.layout.teams) == 1  # in another group it may wait unrecorded
+    return Truth(injected.culprits, _NOT_JOINED, known and alone and not victims, why)
 
 
 def _seen_absent(rank: int, seen: Evidence) -> bool:
