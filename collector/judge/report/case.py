@@ -13,6 +13,7 @@ from collector.align.stacks.tables.row_types import Doing
 from collector.align.work.children import named
 from collector.judge.fault import Fault
 from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
+from collector.judge.logs.own_failures import has_lost_peers
 from collector.judge.tie_breakers.new_group import makes_group
 from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, LogEvidence, SignatureEvidence, StackEvidence
 from shared.answer.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
@@ -193,6 +194,11 @@ class Case:
     @property
     def flushed(self) -> bool:
         return self.statuses == {FLUSHED}
+
+    @cached_property
+    def lost_peers(self) -> bool:
+        """Do logs tell of connections that ended, as they do when the process at their other end does?"""
+        return has_lost_peers(self.observations.statements)
 
     @cached_property
     def of_device_memory(self) -> bool:
