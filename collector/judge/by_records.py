@@ -36,6 +36,8 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     entered = {
         edge.waiter for edge in joined if edge.waiter in disputed or edge.group.is_guessed or not left_behind(edge)
     }
+    # What is pending in a group of a guessed name may wait for whoever is in another one of that name.
+    entered |= {each.rank for group in observations.groups if group.is_guessed for each in group.p2p}
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
     hidden = [rank for rank in roots if waits_unrecorded(rank, observations)]
     programs = CallOrders(observations.groups, observations.traces)
