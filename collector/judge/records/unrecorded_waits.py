@@ -35,14 +35,16 @@ def waits_unrecorded(root: int, observations: Observations) -> bool:
 
 def _may_wait(root: int, observations: Observations) -> bool:
     """In bare files of Gloo's that is all there will ever be to see: a group that does nothing else leaves no trace
-    there, and of the others only such are excused who have done as much as ever, and wait themselves.
+    there, and of the others only such are excused who have done as much as ever, and wait themselves. Those who wait on
+    a thread that has issued nothing before may be ahead of everybody.
     """
     groups = [group for group in observations.groups if root in group.lanes and passes_unrecorded(group, observations)]
     if _was_looked_at(root, observations):
         return bool(groups)
     owed = any(may_owe(other, group, observations) for group in groups for other in group.members if other != root)
-    alone = len(observations.roster.ranks) == 2  # of one against one either may be the odd one
-    return is_of_gloo(root, observations) and (owed or alone or not _tells_all_groups(observations.traces[root]))
+    waiters = {edge.waiter for edge in observations.edges if root in edge.holders}
+    ahead = bool(waiters) and all(observations.traces[rank].on_new_thread for rank in waiters)
+    return is_of_gloo(root, observations) and (owed or ahead or not _tells_all_groups(observations.traces[root]))
 
 
 def _tells_all_groups(trace: Trace) -> bool:
