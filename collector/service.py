@@ -15,8 +15,8 @@ from collector.agents.add_places import Known, join
 from collector.agents.directory import Directory, SourceMetrics
 from collector.agents.from_settings import make_directory
 from collector.agents.pods_of_ranks import namespaces_of
-from collector.agents.registered import Registrant
-from collector.agents.registered_store import shared_leases
+from collector.agents.registration.registered import Registrant
+from collector.agents.registration.registered_store import shared_leases
 from collector.concurrency.gc_pauses import Garbage
 from collector.concurrency.threads import run_in_thread
 from collector.gather.asked import RankLists

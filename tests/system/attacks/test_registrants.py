@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collector.agents.agent_source import parse_one
-from collector.agents.registrants import parse_registrant, refuse_own_places
+from collector.agents.registration.registrants import parse_registrant, refuse_own_places
 from collector.gather.failures import explain_status
 from collector.gather.fanout import sockets
 from shared.errors import InvalidHostlist, NotPermitted
