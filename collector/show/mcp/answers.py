@@ -31,10 +31,10 @@ def schema_of_answer(own: Schema) -> Schema:
     """Return the schema of what is outside of `untrusted`, with the tool's own fields: the rest is the REST API's."""
     fields = {
         "notice": {"type": "string"},
-        "next": {"type": ["string", "null"], "description": "The `cursor` of the next page; null: this was the last."},
+        "next": {"type": ["string", "null"], "description": "`cursor` of the next page; null: none."},
         "advice": {"type": "string"},
         **own,
-        "untrusted": {"type": ["object", "null"], "description": "As in /openapi.json of the REST API."},
+        "untrusted": {"type": ["object", "null"], "description": "As in /openapi.json."},
     }
     always = [name for name, field in own.items() if isinstance(field["type"], str)]
     return {"type": "object", "properties": fields, **({"required": always} if always else {})}
