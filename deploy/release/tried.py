@@ -92,7 +92,7 @@ def _try_collector(programs: Path, folder: Path) -> None:
         (str(programs / "unhang"), "collector", "--listen", f"127.0.0.1:{own}", *agents),
         capture_output=True, text=True, timeout=_START_SECONDS, check=False,
     )  # fmt: skip
-    if refused.returncode != 1 or "later" not in refused.stderr:
+    if refused.returncode != 1 or "use the version of unhang that wrote it" not in refused.stderr:
         raise Failed(f"a store of a later release is not refused in words: {refused.stderr}")
 
 
