@@ -49,6 +49,7 @@ from shared.formats.ras.text_report import LAST_HEADING
 from shared.isolation import costs_itself, failures_told
 from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, Reason
+from shared.mistakes import first_mistake
 from shared.value import Value
 from shared.wire.ras import RasNetwork
 from shared.wire.snapshot import NodeSnapshot, StrayStacks
@@ -302,9 +303,7 @@ def _validated(data: bytes, kind: type[_T]) -> _T:
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise UnreadableDump(f"not a complete {kind.__name__}: {place}: {first['msg'][:200]}") from error
+        raise UnreadableDump(f"not a complete {kind.__name__}: {first_mistake(error)}") from error
 
 
 def _after_report(data: bytes) -> bytes:

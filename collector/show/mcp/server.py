@@ -23,6 +23,7 @@ from collector.show.mcp.schemas import arguments_schema
 from collector.show.mcp.tools import TOOLS
 from shared import VERSION
 from shared.errors import InvalidInput, UnhangError, quoted
+from shared.mistakes import first_mistake
 
 _INSTRUCTIONS = f"""Finds the rank that hung a distributed training job, or died first, where it is, and what proves it.
 Start with list_jobs, then diagnose_job. {NOTICE} Nothing here changes a job."""
@@ -59,9 +60,8 @@ async def _run(rest: Rest, context: ServerRequestContext[Any], called: CallToolR
     try:
         wanted = tool.takes.model_validate(called.arguments or {}).model_dump(mode="json")
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        raise InvalidInput(f"{quoted(name)} cannot be {quoted(str(first['input']))}: {first['msg']}") from error
+        first = first_mistake(error)
+        raise InvalidInput(f"{quoted(first.place)} cannot be {quoted(str(first.given))}: {first.why}") from error
     steps = 0
 
     async def on_step(step: Step) -> None:
