@@ -17,6 +17,7 @@ from agent.proc.credentials import has_borrowed_rights
 from agent.proc.procfs import ProcFs, Stat
 from agent.tools.thin_parent import own_pids
 from shared.errors import NotPermitted
+from shared.rules.site_rules import checked_variables
 from shared.wire.snapshot import Identity
 
 
@@ -75,7 +76,7 @@ class Lister:
         self._blockers = blockers or Blockers(procfs)
         self.own_pid = os.getpid() if own_pid is None else own_pid
         self._own = own_pids() | {self.own_pid}
-        self._environments = Environments(procfs, NAMES)
+        self._environments = Environments(procfs, NAMES | checked_variables())
         self._with_torch: set[tuple[int, int]] = set()
         self._without_torch: dict[tuple[int, int, int], tuple[int, RankLikelihood]] = {}
         self._known: dict[tuple[int, int], Candidate] = {}
