@@ -15,7 +15,7 @@ from shared.answer.words import Cause
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import copyable, shell_word
-from shared.wire.snapshot import PolledLock
+from shared.wire.snapshot import PolledLock, Process
 
 _MOST_RESUMED = 8
 _MOST_CULPRITS = 2
@@ -50,19 +50,32 @@ def _of_stopped_children(fault: Fault, observations: Observations) -> Iterator[N
 
 
 def _of_frozen(fault: Fault, observations: Observations) -> Iterator[NextStep]:
-    """Thaw the cgroups of culprits, each once; whoever froze a container may do it by the container's name."""
+    """Thaw the cgroups of culprits, or of the children that these wait for, each once; whoever froze a container may do
+    it by the container's name.
+    """
     told: set[str] = set()
-    for rank in fault.culprits:
-        process, view = observations.roster.ranks[rank].process, observations.roster.ranks[rank]
-        file = None if process is None else process.frozen_by
+    for rank, whose, process in _held_up_by(fault.culprits, observations):
+        file = process.frozen_by
         if file is None or file in told or len(told) == _MOST_CULPRITS:
             continue
         told.add(file)
-        on = f" on {view.host}" if view.host else ""
+        host = observations.roster.ranks[rank].host
+        on = f" on {host}" if host else ""
         word = "0" if file.endswith(_CGROUP_V2) else "THAWED"
         command = f"echo {word} > {shell_word(file)}" if copyable(file) is not None else None
         who = "`docker unpause`, `podman unpause` or `systemctl thaw` does the same by the unit's name"
-        yield NextStep(text=f"thaw the cgroup of rank {rank}{on}, as root: {who}", command=command)
+        yield NextStep(text=f"thaw the cgroup of {whose}rank {rank}{on}, as root: {who}", command=command)
+
+
+def _held_up_by(ranks: tuple[int, ...], observations: Observations) -> Iterator[tuple[int, str, Process]]:
+    """The processes of these ranks, each with its rank, and with what it is to that where it is another one."""
+    for rank in ranks:
+        process, seen = observations.roster.ranks[rank].process, observations.activities.get(rank)
+        if process is not None:
+            yield rank, "", process
+        if seen is not None and seen.child:
+            for child, _ in blocked_children(observations.roster.ranks[rank].looks[-1].children):
+                yield rank, f"the child {child.process.pid} of ", child.process
 
 
 def _of_pipes(fault: Fault, observations: Observations) -> Iterator[NextStep]:
