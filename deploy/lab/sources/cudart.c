@@ -1,5 +1,5 @@
 // Stands in for CUDA's runtime. Device memory is memory of the host, kernels compute nothing, and streams are real: pieces
-// of work in order, events, and one thread that runs them. What is not here returns cudaErrorNotSupported (standins.py).
+// of work in order, copies among them, events, and one thread that runs them. What is not here returns cudaErrorNotSupported (standins.py).
 //
 //     LAB_DEVICES    how many GPUs there are (8)
 //     LAB_SYNC       `spin`, as the driver does by default, `yield`, as by default with more ranks than processors, or `sleep`
@@ -416,14 +416,25 @@ int cudaHostGetDevicePointer(void **where, void *memory, unsigned flags) {
     *where = memory;
     return SUCCESS;
 }
-int cudaPointerGetAttributes(char *attributes, const void *pointer) {
-    struct range found = {NULL, 0, 0, -2};
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < range_count && !found.begin; i++) {
+static struct range range_of(const void *where, size_t size) {
+    const char *from = where;
+    for (size_t i = 0; i < range_count; i++) {
         const char *begin = ranges[i].begin;
-        if ((const char *)pointer >= begin && (const char *)pointer < begin + ranges[i].size) found = ranges[i];
+        if (from >= begin && from < begin + ranges[i].size && size <= ranges[i].size - (size_t)(from - begin)) return ranges[i];
     }
+    return (struct range){NULL, 0, 0, -2};
+}
+int lab_is_memory(const void *begin, size_t size) { return range_of(begin, size).begin != NULL; }
+
+static struct range locked_range(const void *where) {
+    pthread_mutex_lock(&lock);
+    struct range found = range_of(where, 1);
     pthread_mutex_unlock(&lock);
+    return found;
+}
+
+int cudaPointerGetAttributes(char *attributes, const void *pointer) {
+    struct range found = locked_range(pointer);
     put(attributes, found.type);
     put(attributes + 4, found.device);
     memcpy(attributes + 8, &pointer, sizeof pointer);
@@ -434,30 +445,64 @@ int cudaMemGetInfo(size_t *available, size_t *total) {
     *available = *total = (size_t)80 << 30;
     return SUCCESS;
 }
-// Bytes are copied at once, for the memory of the host may be gone later; what a kernel would have written is not there.
-int cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) {
-    memcpy(to, from, size);
+
+// Copies are done in the order of their stream. What comes from a program's own memory is read at once, and what goes there
+// is waited for, as CUDA does with memory that is not pinned.
+struct copy {
+    char *to;
+    const char *from; // NULL: all bytes are `value`
+    size_t width, rows, to_pitch, from_pitch;
+    int value;
+    char *kept;
+};
+
+static void run_copy(void *what) {
+    struct copy *one = what;
+    for (size_t row = 0; row < one->rows; row++) {
+        if (one->from) memmove(one->to + row * one->to_pitch, one->from + row * one->from_pitch, one->width);
+        else memset(one->to + row * one->to_pitch, one->value, one->width);
+    }
+    free(one->kept);
+    free(one);
+}
+
+static int copy(void *handle, struct copy what) {
+    struct stream *stream = stream_of(handle);
+    struct copy *one = malloc(sizeof *one);
+    *one = what;
+    piece *last = last_of(stream);
+    int idle = lab_is_over(last), to_pinned = locked_range(what.to).begin != NULL;
+    if (!idle && !to_pinned) lab_wait(last);
+    lab_give_back(last);
+    if (idle || !to_pinned) return run_copy(one), SUCCESS;
+    if (what.from && !locked_range(what.from).begin) {
+        one->kept = malloc(what.rows * what.width + 1);
+        for (size_t row = 0; row < what.rows; row++) memcpy(one->kept + row * what.width, what.from + row * what.from_pitch, what.width);
+        one->from = one->kept, one->from_pitch = what.width;
+    }
+    lab_give_back(lab_push(handle, run_copy, NULL, one, 0));
     return SUCCESS;
 }
+
+int cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) {
+    return copy(stream, (struct copy){to, from, size, 1});
+}
 int cudaMemcpy(void *to, const void *from, size_t size, int kind) {
-    memcpy(to, from, size);
+    copy(NULL, (struct copy){to, from, size, 1});
     return synchronize(&defaults[current]);
 }
 int cudaMemcpyPeerAsync(void *to, int there, const void *from, int here, size_t size, void *stream) {
-    memcpy(to, from, size);
-    return SUCCESS;
+    return copy(stream, (struct copy){to, from, size, 1});
 }
 int cudaMemcpy2DAsync(char *to, size_t to_pitch, const char *from, size_t from_pitch, size_t width, size_t height,
                       int kind, void *stream) {
-    for (size_t row = 0; row < height; row++) memcpy(to + row * to_pitch, from + row * from_pitch, width);
-    return SUCCESS;
+    return copy(stream, (struct copy){to, from, width, height, to_pitch, from_pitch});
 }
 int cudaMemcpyToSymbol(const void *symbol, const void *from, size_t size, size_t offset, int kind) { return SUCCESS; }
-int cudaMemset(void *where, int value, size_t size) {
-    memset(where, value, size);
-    return SUCCESS;
+int cudaMemsetAsync(void *where, int value, size_t size, void *stream) {
+    return copy(stream, (struct copy){where, NULL, size, 1, .value = value});
 }
-int cudaMemsetAsync(void *where, int value, size_t size, void *stream) { return cudaMemset(where, value, size); }
+int cudaMemset(void *where, int value, size_t size) { return cudaMemsetAsync(where, value, size, NULL); }
 
 // ---- Devices.
 
