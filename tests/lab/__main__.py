@@ -16,7 +16,7 @@ from deploy.lab.environment import NEWEST, Environment, NoLab, make
 from deploy.layouts.wheels import Installed
 from shared.rank_sets import fold
 from tests.lab.forks import Forks
-from tests.lab.rings import COLUMNS, compare
+from tests.lab.rings import COLUMNS, NO_RECORD, compare
 from tests.lab.scenarios import SCENARIOS, Scenario
 from tests.lab.tables import merge
 from tests.system.live.asking import NoAnswer, diagnosed
@@ -124,11 +124,11 @@ def _records(environment: Environment, version: str, *, keep: bool) -> int:
     """Read records, group and stack of a rank of this PyTorch; return how many differ from what it says itself."""
     with tempfile.TemporaryDirectory() as folder:
         found = dict(compare(environment, Path(folder)))
-    wrong = {column: what for column in COLUMNS if (what := found.get(column, "not looked at"))}
-    print("read back:", "; ".join(f"{column} {wrong.get(column, 'right')}" for column in COLUMNS), flush=True)
+    told = {column: found.get(column, "not looked at") or "right" for column in COLUMNS}
+    print("read back:", "; ".join(f"{column} {what}" for column, what in told.items()), flush=True)
     if keep:
-        merge("layouts.md", "PyTorch read", {version: {column: wrong.get(column, "right") for column in COLUMNS}})
-    return len(wrong)
+        merge("layouts.md", "PyTorch read", {version: told})
+    return sum(what not in ("right", NO_RECORD) for what in told.values())
 
 
 def _settle(folder: Path) -> None:
