@@ -95,7 +95,7 @@ def _differs(pid: int, told: Trace) -> str:
     locator, rank = RecorderLocator(), rank_of(pid)
     rank = rank._replace(identity=rank.identity.model_copy(update={"world_size": 1}))
     try:
-        read = _records(rank, locator)[-1]
+        read = _records(rank, locator)[0]
         marks = MarkReader(locator).read(ProcFs(), rank, Deadline(60.0))
         counted = trace_of(CounterReader(locator).read(ProcFs(), rank, Deadline(60.0)))
     except UnhangError as error:
@@ -109,14 +109,14 @@ def _differs(pid: int, told: Trace) -> str:
 
 def _differs_of_gloo(pid: int, told: Trace) -> str:
     try:
-        wrong = _differing(_records(rank_of(pid), RecorderLocator())[0], told)
+        wrong = _differing(_records(rank_of(pid), RecorderLocator())[-1], told)
     except UnhangError as error:
         return str(error)
     return f"differs in {', '.join(wrong)}" if wrong else ""
 
 
 def _records(rank: Rank, locator: RecorderLocator) -> list[Trace]:
-    """Return those of libtorch_cpu.so and of libtorch_cuda.so; of Gloo, and of NCCL."""
+    """Return those of libtorch_cuda.so and of libtorch_cpu.so: of NCCL, and of Gloo."""
     return [record.trace() for record in copy_records(ProcFs(), rank, locator, Deadline(60.0))]
 
 

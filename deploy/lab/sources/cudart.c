@@ -7,7 +7,9 @@
 //     LAB_BLOCKS     a call that never comes back: `launch` or `query` here, `abort` in NCCL; a running program may set it
 //     LAB_QUEUE      how much work waits in a stream before launches wait, too (1024)
 //
-// Of kernels one is known: that of torch.cuda._sleep(cycles), which takes as many nanoseconds. Ten years are for ever.
+// Of kernels few are known: that of torch.cuda._sleep(cycles), which takes as many nanoseconds (ten years are for ever), and
+// those by which PyTorch finds out how large the objects are that ranks send each other: a sum of 64-bit integers, and a
+// comparison of them.
 #define _GNU_SOURCE
 #include "cudart.h"
 
@@ -279,8 +281,12 @@ typedef struct {
     unsigned x, y, z;
 } dim3;
 
-static const void *spin_kernels[16];
-static int spin_count;
+enum kind { OTHER, SPINS, SUMS, COMPARES };
+static struct {
+    const void *host;
+    enum kind kind;
+} kernels[64];
+static int kernel_count;
 static __thread struct {
     dim3 grid, block;
     size_t memory;
@@ -294,7 +300,11 @@ void __cudaRegisterVar(void **handle, char *host, char *device, const char *name
 char __cudaInitModule(void **handle) { return 1; }
 void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit, void *tid,
                             void *bid, void *block, void *grid, int *size) {
-    if (strstr(name, "spin_kernel") && spin_count < 16) spin_kernels[spin_count++] = host;
+    enum kind kind = strstr(name, "spin_kernel") ? SPINS
+        : strstr(name, "13reduce_kernel") && strstr(name, "ReduceOpIl") && strstr(name, "sum_functorIlll") ? SUMS
+        : strstr(name, "elementwise_kernel") && strstr(name, "14CompareFunctorIlEE") && strstr(name, "Lm3") ? COMPARES
+        : OTHER;
+    if (kind != OTHER && kernel_count < 64) kernels[kernel_count].host = host, kernels[kernel_count++].kind = kind;
 }
 int __cudaGetKernel(const void **kernel, const void *host) {
     *kernel = host;
@@ -311,13 +321,61 @@ int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *memory, void **s
     return SUCCESS;
 }
 
+struct integers {
+    const int64_t *from, *other; // compared with it; NULL: summed up
+    char *to;
+    int count, how;
+};
+
+static void compute(void *what) {
+    struct integers *one = what;
+    int64_t sum = 0;
+    for (int i = 0; i < one->count; i++) {
+        int64_t x = one->from[i], y = one->other ? one->other[i] : 0;
+        sum += x;
+        if (one->other) one->to[i] = one->how == 0 ? x >= y : one->how == 1 ? x > y : one->how == 2 ? x <= y : x < y;
+    }
+    if (!one->other) memcpy(one->to, &sum, sizeof sum);
+    free(one);
+}
+
+static int is_given(const void *where);
+
+static struct integers *integers(struct integers what) {
+    if (!is_given(what.from) || !is_given(what.to)) return NULL;
+    struct integers *one = malloc(sizeof *one);
+    *one = what;
+    return one;
+}
+
+// ATen/native/cuda/Reduce.cuh: struct ReduceOp has how many inputs and outputs there are, and later the two places.
+static struct integers *sum(const char *operation) {
+    const int *config = (const int *)(operation + 16);
+    if (config[0] != 8 || config[2] != 1) return NULL;
+    for (int at = 64; at < 1024; at += 8) {
+        void *const *places = (void *const *)(operation + at);
+        if (!is_given(places[0]) || !is_given(places[1])) continue;
+        return integers((struct integers){places[0], NULL, places[1], config[1]});
+    }
+    return NULL;
+}
+
+// ATen/native/cuda/CUDALoops.cuh: how many, the functor with its operation, and the places of result and operands.
+static struct integers *comparison(void **arguments) {
+    char *const *places = arguments[2];
+    const int64_t *from = (const int64_t *)places[1], *other = (const int64_t *)places[2];
+    return integers((struct integers){from, other, places[0], *(int *)arguments[0], *(int *)arguments[1]});
+}
+
 int cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {
     lab_blocks("launch");
     double seconds = (double)setting("LAB_KERNEL_US", 0) / 1e6;
-    for (int i = 0; i < spin_count; i++) {
-        if (spin_kernels[i] == function) seconds = (double)*(int64_t *)arguments[0] / 1e9;
-    }
-    if (seconds > 0 || stream_of(stream)->head) lab_give_back(lab_push(stream, NULL, NULL, NULL, seconds));
+    enum kind kind = OTHER;
+    for (int i = 0; i < kernel_count; i++) kind = kernels[i].host == function ? kernels[i].kind : kind;
+    if (kind == SPINS) seconds = (double)*(int64_t *)arguments[0] / 1e9;
+    struct integers *done = kind == SUMS ? sum(arguments[0]) : kind == COMPARES ? comparison(arguments) : NULL;
+    if (done) lab_give_back(lab_push(stream, compute, NULL, done, seconds));
+    else if (seconds > 0 || stream_of(stream)->head) lab_give_back(lab_push(stream, NULL, NULL, NULL, seconds));
     return SUCCESS;
 }
 int __cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {
@@ -433,6 +491,8 @@ static struct range locked_range(const void *where) {
     return found;
 }
 
+static int is_given(const void *where) { return locked_range(where).begin != NULL; }
+
 int cudaPointerGetAttributes(char *attributes, const void *pointer) {
     struct range found = locked_range(pointer);
     put(attributes, found.type);
@@ -471,11 +531,11 @@ static int copy(void *handle, struct copy what) {
     struct copy *one = malloc(sizeof *one);
     *one = what;
     piece *last = last_of(stream);
-    int idle = lab_is_over(last), to_pinned = locked_range(what.to).begin != NULL;
+    int idle = lab_is_over(last), to_pinned = is_given(what.to);
     if (!idle && !to_pinned) lab_wait(last);
     lab_give_back(last);
     if (idle || !to_pinned) return run_copy(one), SUCCESS;
-    if (what.from && !locked_range(what.from).begin) {
+    if (what.from && !is_given(what.from)) {
         one->kept = malloc(what.rows * what.width + 1);
         for (size_t row = 0; row < what.rows; row++) memcpy(one->kept + row * what.width, what.from + row * what.from_pitch, what.width);
         one->from = one->kept, one->from_pitch = what.width;
