@@ -8,8 +8,8 @@
 //     LAB_QUEUE      how much work waits in a stream before launches wait, too (1024)
 //
 // Of kernels few are known: that of torch.cuda._sleep(cycles), which takes as many nanoseconds (ten years are for ever), and
-// those by which PyTorch finds out how large the objects are that ranks send each other: a sum of 64-bit integers, and a
-// comparison of them.
+// those by which PyTorch finds out how large the objects are that ranks send each other: sums and comparisons
+// of 64-bit integers.
 #define _GNU_SOURCE
 #include "cudart.h"
 
@@ -281,7 +281,7 @@ typedef struct {
     unsigned x, y, z;
 } dim3;
 
-enum kind { OTHER, SPINS, SUMS, COMPARES };
+enum kind { OTHER, SPINS, SUMS, COMPARES, ADDS, ADDS_NUMBER };
 static struct {
     const void *host;
     enum kind kind;
@@ -302,7 +302,10 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
                             void *bid, void *block, void *grid, int *size) {
     enum kind kind = strstr(name, "spin_kernel") ? SPINS
         : strstr(name, "13reduce_kernel") && strstr(name, "ReduceOpIl") && strstr(name, "sum_functorIlll") ? SUMS
-        : strstr(name, "elementwise_kernel") && strstr(name, "14CompareFunctorIlEE") && strstr(name, "Lm3") ? COMPARES
+        : !strstr(name, "elementwise_kernel") ? OTHER
+        : strstr(name, "14CompareFunctorIlEE") && strstr(name, "Lm3") ? COMPARES
+        : strstr(name, "15CUDAFunctor_addIlEE") && strstr(name, "Lm3") ? ADDS
+        : strstr(name, "21CUDAFunctorOnSelf_addIlEE") && strstr(name, "Lm2") ? ADDS_NUMBER
         : OTHER;
     if (kind != OTHER && kernel_count < 64) kernels[kernel_count].host = host, kernels[kernel_count++].kind = kind;
 }
@@ -322,20 +325,23 @@ int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *memory, void **s
 }
 
 struct integers {
-    const int64_t *from, *other; // compared with it; NULL: summed up
+    enum kind kind;
+    const int64_t *from, *other;
     char *to;
     int count, how;
+    int64_t number, factor;
 };
 
 static void compute(void *what) {
     struct integers *one = what;
     int64_t sum = 0;
     for (int i = 0; i < one->count; i++) {
-        int64_t x = one->from[i], y = one->other ? one->other[i] : 0;
+        int64_t x = one->from[i], y = one->other ? one->other[i] : one->number, added = x + y * one->factor;
         sum += x;
-        if (one->other) one->to[i] = one->how == 0 ? x >= y : one->how == 1 ? x > y : one->how == 2 ? x <= y : x < y;
+        if (one->kind == COMPARES) one->to[i] = one->how == 0 ? x >= y : one->how == 1 ? x > y : one->how == 2 ? x <= y : x < y;
+        else if (one->kind != SUMS) memcpy(one->to + 8 * i, &added, sizeof added);
     }
-    if (!one->other) memcpy(one->to, &sum, sizeof sum);
+    if (one->kind == SUMS) memcpy(one->to, &sum, sizeof sum);
     free(one);
 }
 
@@ -355,16 +361,18 @@ static struct integers *sum(const char *operation) {
     for (int at = 64; at < 1024; at += 8) {
         void *const *places = (void *const *)(operation + at);
         if (!is_given(places[0]) || !is_given(places[1])) continue;
-        return integers((struct integers){places[0], NULL, places[1], config[1]});
+        return integers((struct integers){SUMS, places[0], NULL, places[1], config[1]});
     }
     return NULL;
 }
 
-// ATen/native/cuda/CUDALoops.cuh: how many, the functor with its operation, and the places of result and operands.
-static struct integers *comparison(void **arguments) {
-    char *const *places = arguments[2];
-    const int64_t *from = (const int64_t *)places[1], *other = (const int64_t *)places[2];
-    return integers((struct integers){from, other, places[0], *(int *)arguments[0], *(int *)arguments[1]});
+// ATen/native/cuda/CUDALoops.cuh: how many, the functor with its numbers, and the places of result and operands.
+static struct integers *elementwise(enum kind kind, void **arguments) {
+    int64_t *const *places = arguments[2], *numbers = arguments[1];
+    struct integers one = {kind, places[1], NULL, (char *)places[0], *(int *)arguments[0]};
+    if (kind == ADDS_NUMBER) one.number = numbers[0], one.factor = numbers[1];
+    else one.other = places[2], one.factor = numbers[0], one.how = *(int *)numbers;
+    return integers(one);
 }
 
 int cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {
@@ -373,7 +381,7 @@ int cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **argumen
     enum kind kind = OTHER;
     for (int i = 0; i < kernel_count; i++) kind = kernels[i].host == function ? kernels[i].kind : kind;
     if (kind == SPINS) seconds = (double)*(int64_t *)arguments[0] / 1e9;
-    struct integers *done = kind == SUMS ? sum(arguments[0]) : kind == COMPARES ? comparison(arguments) : NULL;
+    struct integers *done = kind == SUMS ? sum(arguments[0]) : kind > SUMS ? elementwise(kind, arguments) : NULL;
     if (done) lab_give_back(lab_push(stream, compute, NULL, done, seconds));
     else if (seconds > 0 || stream_of(stream)->head) lab_give_back(lab_push(stream, NULL, NULL, NULL, seconds));
     return SUCCESS;
