@@ -103,6 +103,7 @@ constraints: $(INSTALLED) ## write constraints.txt again from what is installed 
 
 layouts: $(INSTALLED) ## where PyTorch keeps its recorder, from official wheels; VERSIONS='2.14.1 2.15.0' for fewer; gigabytes
 	$(BIN)/python -m deploy.layouts.build $(VERSIONS)
+	$(BIN)/python -m tests.lab --records --write $(addprefix --version ,$(VERSIONS))
 
 clean: ## remove what the other targets made, .venv too
 	rm -rf $(VENV) build dist bench-results .pytest_cache .mypy_cache .ruff_cache .hypothesis

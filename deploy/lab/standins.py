@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 _SOURCES = Path(__file__).parent / "sources"
-_WRITTEN = {"libcudart": "cudart.c", "libcuda": "cuda.c", "libnccl": "nccl.c"}
+_WRITTEN = {"libcudart": ("cudart.c",), "libcuda": ("cuda.c",), "libnccl": ("nccl.c", "payload.c")}
 """What stands in for more than success."""
 _NOT_SUPPORTED = {"libcudart": 801, "libcuda": 801, "libnccl": 5}
 """What the rest of their functions return; 0 in other libraries."""
@@ -100,7 +100,7 @@ def _build(folder: Path, soname: str, names: dict[str, str], defines: Sequence[s
     rest = folder / f"{stem}.rest.c"
     result = _NOT_SUPPORTED.get(stem, 0)
     rest.write_text("".join(f"__attribute__((weak)) long {name}(void) {{ return {result}; }}\n" for name in names))
-    sources = [str(rest)] + ([str(_SOURCES / _WRITTEN[stem])] if stem in _WRITTEN else [])
+    sources = [str(rest), *(str(_SOURCES / name) for name in _WRITTEN.get(stem, ()))]
     flags = [*_FLAGS, f"-Wl,-soname,{soname}"]
     nodes = sorted({node for node in names.values() if node})
     if nodes:
