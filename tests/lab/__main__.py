@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -14,13 +13,15 @@ from typing import Any
 from deploy.lab.environment import NEWEST, Environment, NoLab, make
 from deploy.layouts.wheels import Installed
 from shared.rank_sets import fold
+from tests.lab import alarms
 from tests.lab.forks import Forks
+from tests.lab.node import call_contained, tell
 from tests.lab.rings import COLUMNS, compare
 from tests.lab.scenarios import SCENARIOS, Scenario
 from tests.lab.tables import merge
 from tests.system.live.asking import NoAnswer, diagnosed
 from tests.system.live.jobs import JobFailed
-from tests.system.live.truths import Truth, named
+from tests.system.live.truths import named
 
 _COLUMNS = "{:34} {:26} {:9} {:22} {:14} {:9} {:10} {:>6}  {}"
 _OUTCOMES = ("right", "silent", "wrong")
@@ -35,13 +36,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("scenarios", nargs="*", help="part of a name, or =NAME; all without any")
     parser.add_argument("--all", action="store_true", help="the rest of the zoo, too")
     parser.add_argument("--records", action="store_true", help="read records and groups alone")
+    parser.add_argument("--alarms", type=int, default=0, metavar="N", help="N times, before the watchdog ends the job")
     parser.add_argument("--write", action="store_true", help="write it into docs/layouts.md and docs/nccl.md")
     parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
     parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")
     chosen = parser.parse_args(arguments)
     if os.geteuid() == 0 and os.getpid() != 1:  # others' jobs on this machine are none of it
-        contained = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-m", "tests.lab")
-        return subprocess.call((*contained, *arguments))
+        return call_contained("tests.lab", arguments)
     wrong = 0
     for version in chosen.versions or [NEWEST]:
         try:
@@ -49,6 +50,12 @@ def main(arguments: Sequence[str]) -> int:
         except NoLab as error:
             sys.exit(f"lab: {error}")
         print(f"\nPyTorch {version}")
+        if chosen.alarms:
+            parts = chosen.scenarios or [f"={name}" for name in alarms.WATCHED]
+            watched = [scenario for scenario in SCENARIOS if scenario.is_chosen(parts)]
+            with Forks(environment) as forks:
+                wrong += alarms.run(watched, environment, forks, chosen.alarms)
+            continue
         if not chosen.scenarios:
             wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
         if chosen.records:
@@ -68,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(scenario: Scenario, environment: Environment, forks: Forks) -> str:
     """Run one scenario, print its row, and return whether the answer was right, silent or wrong."""
-    truth = Truth.of(scenario.program, scenario.mode)
+    truth = scenario.truth
     expected = f"{'/'.join(truth.kinds) or '/'.join(truth.verdicts)}"[:20] + f" [{fold(truth.culprits)}]"
     started = time.monotonic()
     answer: dict[str, Any] = {"verdict": "-", "findings": []}
@@ -76,8 +83,10 @@ def _run(scenario: Scenario, environment: Environment, forks: Forks) -> str:
         try:
             with scenario.job(environment, Path(folder), None if scenario.executed else forks.start) as job:
                 _settle(Path(folder))
+                gpus = scenario.gpus
+                reads = None if gpus is None else tell(environment, Path(folder), gpus, scenario.kernel)
                 asked = time.monotonic()
-                reply = diagnosed(job, patience=None)
+                reply = diagnosed(job, patience=None, environment=reads)
             started, answer = asked, reply.answer
             wrong = truth.disagreements(answer, reply.status)
         except (JobFailed, NoAnswer) as error:

@@ -7,6 +7,7 @@
 //     LAB_STALLS  1: nothing that has begun ends, as over a network that is gone; a running program may set it
 #define _GNU_SOURCE
 #include "cudart.h"
+#include "ras.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -36,9 +37,15 @@ struct shared {
     atomic_uint sent[RANKS][RANKS], received[RANKS][RANKS]; // [from][to]: how many have begun
 };
 
+struct board { // what RAS is told, in a file of its own: it changes all the time
+    atomic_int size;
+    struct ras_rank ranks[RANKS];
+};
+
 struct comm {
     char name[NAME];
     struct shared *shared;
+    struct board *board;
     int size, rank, device, blocking;
     unsigned long long issued;
     unsigned sends[RANKS], receives[RANKS];
@@ -52,7 +59,7 @@ struct call {
     void *stream;
     enum { COLLECTIVE, SEND, RECEIVE } kind;
     unsigned long long number, signature;
-    int peer;
+    int peer, counted; // as which of RAS's operations, from 1; 0: as none
 };
 
 // What is begun and over together.
@@ -124,6 +131,8 @@ static void push(struct call *calls, int count) {
 }
 
 static int issue(struct call one) {
+    struct ras_rank *told = &one.comm->board->ranks[one.comm->rank];
+    if (one.counted) atomic_fetch_add(&told->counts[one.counted - 1], 1);
     if (one.kind != COLLECTIVE && (one.peer < 0 || one.peer >= one.comm->size)) return INVALID_ARGUMENT;
     if (one.kind == COLLECTIVE) one.number = one.comm->issued++;
     else one.number = one.kind == SEND ? one.comm->sends[one.peer]++ : one.comm->receives[one.peer]++;
@@ -159,7 +168,9 @@ int ncclGroupSimulateEnd(void *info) { return ncclGroupEnd(); }
 static int collective(struct comm *comm, void *stream, int operation, size_t count, int type, int root) {
     unsigned long long signature = count;
     signature = ((signature * 31 + (unsigned)operation) * 31 + (unsigned)type) * 131 + (unsigned)root;
-    return issue((struct call){.comm = comm, .stream = stream, .kind = COLLECTIVE, .signature = signature});
+    static const int counted[] = {0, 5, 1, 2, 3, 4};
+    int as = operation < (int)(sizeof counted / sizeof *counted) ? counted[operation] : 0;
+    return issue((struct call){.comm = comm, .stream = stream, .kind = COLLECTIVE, .signature = signature, .counted = as});
 }
 
 // Memory of other ranks is not seen: each takes what it has itself for what everybody has.
@@ -234,15 +245,30 @@ static void *ncclProxyProgress(void *what) {
     return NULL;
 }
 
-static struct shared *meet(const char *name) {
+const char *meeting_folder(void) {
     const char *folder = getenv("LAB_FOLDER");
+    return folder && *folder ? folder : "/dev/shm";
+}
+
+static void *meet(const char *kind, const char *name, size_t size) {
     char path[2 * NAME];
-    snprintf(path, sizeof path, "%s/lab-nccl-%s", folder && *folder ? folder : "/dev/shm", name);
+    snprintf(path, sizeof path, "%s/lab-%s-%s", meeting_folder(), kind, name);
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0 || ftruncate(file, sizeof(struct shared))) return NULL;
-    void *mapped = mmap(NULL, sizeof(struct shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file < 0 || ftruncate(file, (off_t)size)) return NULL;
+    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+struct ras_rank *ranks_of(const char *name, int *size) {
+    struct board *board = meet("ras", name, sizeof *board);
+    if (!board) return NULL;
+    *size = atomic_load(&board->size);
+    return board->ranks;
+}
+
+static void tell(struct comm *comm, enum ras_state state) {
+    atomic_store(&comm->board->ranks[comm->rank].state, state);
 }
 
 // ncclConfig_t: size, magic, version, and whether calls block; unset means yes.
@@ -259,12 +285,19 @@ static int join(struct comm **where, const char *name, int size, int rank, const
     snprintf(comm->name, sizeof comm->name, "%s", name);
     comm->size = size, comm->rank = rank, comm->blocking = blocks(config);
     cudaGetDevice(&comm->device);
-    if (!(comm->shared = meet(name))) return 2;
+    comm->shared = meet("nccl", name, sizeof *comm->shared), comm->board = meet("ras", name, sizeof *comm->board);
+    if (!comm->shared || !comm->board) return 2;
+    atomic_store(&comm->board->size, size);
+    tell(comm, RAS_INIT);
+    ras_tell_of(name, comm->board->ranks, size, rank, comm->device);
     atomic_fetch_add(&comm->shared->here, 1);
     const char *proxy = getenv("LAB_PROXY");
     pthread_t thread;
     if (proxy && *proxy == '1') pthread_create(&thread, NULL, ncclProxyProgress, comm);
-    return comm->blocking ? groupLaunch(&comm->shared->here, size, &comm->aborted) : IN_PROGRESS;
+    if (!comm->blocking) return IN_PROGRESS;
+    int result = groupLaunch(&comm->shared->here, size, &comm->aborted);
+    tell(comm, RAS_RUNNING);
+    return result;
 }
 
 int ncclCommInitRankConfig(struct comm **where, int size, unique_id id, int rank, void *config) {
@@ -314,18 +347,22 @@ int ncclGetUniqueId(unique_id *id) {
 int ncclCommAbort(struct comm *comm) {
     lab_blocks("abort");
     atomic_store(&comm->aborted, 1);
+    tell(comm, RAS_LEFT);
     return SUCCESS;
 }
 int ncclCommFinalize(struct comm *comm) {
+    tell(comm, RAS_FINALIZE);
     if (comm->blocking) lab_wait(comm->last);
     return comm->blocking || lab_is_over(comm->last) ? SUCCESS : IN_PROGRESS;
 }
 int ncclCommDestroy(struct comm *comm) {
+    tell(comm, RAS_FINALIZE);
     lab_wait(comm->last);
     return ncclCommAbort(comm);
 }
 int ncclCommGetAsyncError(struct comm *comm, int *error) {
     int joins = atomic_load(&comm->shared->here) < comm->size && !atomic_load(&comm->aborted);
+    if (!joins && atomic_load(&comm->board->ranks[comm->rank].state) == RAS_INIT) tell(comm, RAS_RUNNING);
     return *error = joins ? IN_PROGRESS : SUCCESS, SUCCESS;
 }
 int ncclCommCount(struct comm *comm, int *size) { return *size = comm->size, SUCCESS; }
