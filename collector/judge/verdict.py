@@ -69,7 +69,7 @@ from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
 from collector.judge.hardware.refine_faults import with_nodes
 from collector.judge.moment_of_dumps import lasting_by_files
 from collector.judge.pauses import doubt_of_pause
-from collector.judge.ras_lag import doubt_of, with_counts
+from collector.judge.ras_lag import doubt_of, with_counts, with_lags
 from collector.judge.records.disputes import settled_disputes_of
 from collector.judge.records.stuck_together import may_be_ending
 from collector.judge.report.findings import finding_of, sampled_finding, straggler_finding
@@ -181,7 +181,8 @@ def _read(observations: Observations) -> Interpretation:
     if _moves(observations):  # B
         return _moving(observations)
     recorded = faults_by_record(observations)
-    faults = with_logs(of_looked_at(recorded, observations) or faults_by_ras(observations), observations)  # C
+    shown = with_lags(of_looked_at(recorded, observations), observations)
+    faults = with_logs(shown or faults_by_ras(observations), observations)  # C
     by_stacks = [] if faults else faults_by_stacks(observations)
     seen = of_looked_at(by_stacks, observations)
     faults = faults or weighed(faults_by_logs(observations), with_counts(seen, observations), observations)  # D

@@ -281,6 +281,7 @@ class Coverage(Contract):
         default=0,
         description="Without a flight record; process groups show how far they are and what is pending.",
     )
+    with_ras: int = Field(default=0, description="Ranks of which NCCL RAS has told.")
     missing: tuple[Gap, ...] = ()
 
 

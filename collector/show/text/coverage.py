@@ -31,6 +31,8 @@ def coverage_text(coverage: Coverage) -> str:
     parts = [f"{_number(coverage.with_stacks)} with stacks", f"{_number(coverage.with_trace)} with a flight record"]
     if coverage.with_counters:
         parts.append(f"{coverage.with_counters} with counters of process groups")
+    if coverage.with_ras:
+        parts.append(f"{coverage.with_ras} with counts of NCCL RAS")
     answered = [] if coverage.answered == coverage.seen else [f"{_number(coverage.answered)} answered"]
     return ", ".join([seen, *answered, *parts])
 
