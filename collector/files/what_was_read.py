@@ -46,6 +46,7 @@ _WHY = {
     EventKind.DEVICE_ERROR: "a device error is reported where it is noticed, not where it happened",
     EventKind.INTERFACE: "which network NCCL chose is no fault by itself",
     EventKind.VERSION: "a version of NCCL is no fault by itself",
+    EventKind.SAYS_WAIT: "that somebody waited long shows neither for whom nor whether in vain",
     EventKind.SIGNAL: "that a process was ended does not show why",
     EventKind.RENDEZVOUS: "that ranks were waited for does not show which of them did not come",
 }
