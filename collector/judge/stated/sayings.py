@@ -1,5 +1,6 @@
 """What each source says of whom: log lines, flight records, stacks of ranks and of unknown processes, and endings."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -71,6 +72,12 @@ def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> It
             yield Saying(view.rank, Stated.ENDED, ENDINGS, place=how_they_ended({view.rank: view.exited}))
 
 
+# PMPI_Allreduce        ompi_coll_base_allreduce_intra_recursivedoubling        ccl_allgather_impl        ncclAllReduce
+_OF_LIBRARIES = re.compile(
+    r"(?:^P?MPI_I?|MPIR_|coll_[a-z]{1,20}_|ccl_?)(?P<op>all_?reduce|all_?gatherv?|all_?to_?all[vw]?|reduce_?scatter"
+    r"|reduce|gatherv?|scatterv?|b(?:road)?cast|barrier|finalize|sendrecv|send|recv)",
+    re.IGNORECASE,
+)
 _CALLS_ITSELF = "the process that calls itself "
 
 
@@ -113,11 +120,15 @@ def _name(event: LogEvent) -> str:
 
 
 def _of_stack(who: int | str, seen: Activity) -> Iterator[Saying]:
-    if not seen.frames or (seen.doing is Doing.UNKNOWN and seen.op is None):
+    if not seen.frames or seen.doing is Doing.UNKNOWN:
         return
+    inside = seen.doing is Doing.WORK and seen.op is None
+    named = (_OF_LIBRARIES.search(frame.function) for frame in seen.frames) if inside else ()
+    op = next((match["op"].lower() for match in named if match is not None), seen.op)
     waits = seen.waits_for_ranks or shown_state(seen) in MAY_WAIT
-    at = f"{seen.label} at {seen.user}" if seen.user is not None else seen.label
-    yield Saying(who, Stated.WAITS if waits else Stated.AT, STACKS, seen.op, place=at)
+    inner = next((frame for frame in reversed(seen.frames) if frame.function[:2] not in ("??", "0x")), None)
+    at = f"{seen.label} at {seen.user or inner}" if seen.user or inner else seen.label
+    yield Saying(who, Stated.WAITS if waits else Stated.AT, STACKS, op, place=at)
 
 
 def _is_number(text: str | None) -> bool:

@@ -7,10 +7,12 @@ other, the duration must be one that a healthy step does not take, and a plan (`
 
 import re
 
-HINTS = ("imed out", "imeout", "stuck", "rogress", "aiting", "aited", "respon", "eartbeat", "hung", "talled")
+HINTS = ("imed out", "imeout", "stuck", "o progress", "aiting", "aited", "respond", "o response", "nresponsive")
+HINTS += ("eartbeat", "hung", "talled", "No available")
 _WORD = (
     r"timed[ -]out|time[d-]?out (?:after|exceeded|of|reached|\()|stuck|no progress|wait(?:ing|ed)(?! time)|"
-    r"not respond\w*|no response|unresponsive|missed heartbeat|heartbeat timeout|hung|stalled"
+    r"not respond\w*|no response|unresponsive|missed heartbeat|heartbeat timeout|hung|stalled|"
+    r"no available (?:[\w-]+ ){1,6}(?:in|within|for|after)"
 )
 _LONG = (
     r"(?<![\w.])(?P<%s>\d{1,9}(?:\.\d{1,6})?) ?(?P<%s>ms|milliseconds?|s|secs?|seconds?|mins?|minutes?|hours?|hrs?|h)\b"

@@ -161,7 +161,8 @@ def _group(line: str) -> dict[str, str]:
 
 def _search(pattern: re.Pattern[str], lines: Sequence[str], number: int) -> re.Match[str] | None:
     """Search a line, and where that is in vain the line with those that it may have been wrapped into."""
-    return pattern.search(lines[number]) or pattern.search("\n".join(lines[number : number + _MOST_WRAPPED]))
+    wrapped = lines[number : number + _MOST_WRAPPED]
+    return pattern.search(wrapped[0]) or pattern.search("\n".join(wrapped)) or pattern.search("".join(wrapped[:2]))
 
 
 def _fields(match: re.Match[str]) -> dict[str, str]:

@@ -58,6 +58,10 @@ _NAMED = re.compile(
 )
 
 
+# ERROR 10-27 13:45:16 [core.py:710] Traceback …        behind (EngineCore_DP1 pid=4242)                        vLLM
+_LOGGER = re.compile(r"(?:ERROR|CRITICAL|WARNING|INFO) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]{1,60}:\d{1,6}\] ?")
+
+
 class Writer(NamedTuple):
     """Whose line it is: lines with equal `mark` are of one process; `rank` is global, None where the mark is silent."""
 
@@ -116,7 +120,9 @@ def writer_of(line: str) -> Writer:
     if launcher is None:
         place = _PLACE.match(line)
         return Writer("", None, line) if place is None else Writer(place[0], None, line[place.end() :].lstrip(": "))
-    return Writer(launcher[0], None if launcher["rank"] is None else int(launcher["rank"]), rest)
+    logger = _LOGGER.match(rest)
+    body = rest if logger is None else rest[logger.end() :]
+    return Writer(launcher[0], None if launcher["rank"] is None else int(launcher["rank"]), body)
 
 
 def name_of_writer(line: str) -> dict[str, str]:
