@@ -79,6 +79,7 @@ from collector.judge.report.summaries import settled_in_words, waiting_for
 from collector.judge.slow.held_up import fair_to_workers
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
+from collector.judge.stated.table import stated
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Diagnosis, Gap
 from shared.answer.words import Verdict
@@ -121,6 +122,7 @@ def _diagnosed(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnos
         headline=headline_of(reading, observations),
         findings=reading.findings,
         next_steps=() if reading.findings else steps_to_know_more(reading, observations),
+        statements=stated(observations, snapshots, reading),
         stack_classes=classes_of(observations.roster, observations.activities),
         checks=check_job(snapshots, expected),
         coverage=coverage_of(observations.roster, expected, snapshots),

@@ -13,6 +13,7 @@ from shared.answer.node_evidence import GpuEvidence as GpuEvidence
 from shared.answer.node_evidence import KernelEvidence as KernelEvidence
 from shared.answer.node_evidence import PodEvidence as PodEvidence
 from shared.answer.node_evidence import PortEvidence as PortEvidence
+from shared.answer.statements import Statement
 from shared.answer.words import Cause, Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
 from shared.rank_sets import FoldedRanks
@@ -310,6 +311,9 @@ class Diagnosis(Contract):
     headline: str
     findings: tuple[Finding, ...] = ()
     next_steps: tuple[NextStep, ...] = Field(default=(), description="What to do beside the steps of the findings.")
+    statements: tuple[Statement, ...] = Field(
+        default=(), description="Who said that he waited, and in what: told where the verdict names nobody."
+    )
     stack_classes: tuple[StackClass, ...] = ()
     checks: tuple[Check, ...] = Field(default=(), description="What is wrong or risky in how the job was started.")
     coverage: Coverage = Coverage()

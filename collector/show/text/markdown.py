@@ -9,7 +9,14 @@ from collections.abc import Iterable, Sequence
 
 from collector.show.text.checks import worst_lines
 from collector.show.text.classes import class_lines, culprits_of, shown_stacks
-from collector.show.text.coverage import conflict_text, coverage_text, fold_gaps, gap_text
+from collector.show.text.coverage import (
+    MOST_STATEMENTS,
+    conflict_text,
+    coverage_text,
+    fold_gaps,
+    gap_text,
+    statement_text,
+)
 from collector.show.text.findings import finding_blocks, why_certain
 from collector.show.text.layout import Line, fitted, plain
 from collector.show.text.printable import printable
@@ -44,6 +51,7 @@ def _parts(diagnosis: Diagnosis) -> list[str]:
         f"**{escaped(headline_text(diagnosis))}**",
         escaped(about_text(diagnosis)),
         *(part for number, each in enumerate(diagnosis.findings, 1) for part in _finding(each, number, diagnosis)),
+        *_bullets("What is known", map(statement_text, diagnosis.statements[:MOST_STATEMENTS])),
         *_steps("Next steps", diagnosis.next_steps),
         *_stacks(diagnosis),
         *_checks(diagnosis),

@@ -2,7 +2,7 @@
 
 from collector.show.text.checks import worst_lines
 from collector.show.text.classes import class_lines, culprits_of, shown_stacks
-from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines, read_lines
+from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines, read_lines, statement_lines
 from collector.show.text.findings import (
     answers_apart,
     finding_blocks,
@@ -44,6 +44,7 @@ def _lines(diagnosis: Diagnosis, width: int) -> list[Line]:
     return [
         *_head(diagnosis, width),
         *_findings(diagnosis, width),
+        *_section("What is known", _stated(diagnosis, width)),
         *_section("Next steps", _steps(diagnosis.next_steps, width)),
         *_section("Stacks", _classes(diagnosis, width)),
         *_section("Launch checks", worst_lines(diagnosis.checks, width - 2)),
@@ -116,6 +117,11 @@ def _steps(steps: tuple[NextStep, ...], width: int) -> list[Line]:
 @costs_itself(lambda *_: [], part="stacks in text")
 def _classes(diagnosis: Diagnosis, width: int) -> list[Line]:
     return fitted(class_lines(diagnosis.stack_classes, width - 2, culprits=culprits_of(diagnosis)), width - 2)
+
+
+@costs_itself(lambda *_: [], part="statements in text")
+def _stated(diagnosis: Diagnosis, width: int) -> list[Line]:
+    return statement_lines(diagnosis.statements, width - 2)
 
 
 @costs_itself(lambda *_: [], part="files in text")
