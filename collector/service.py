@@ -23,7 +23,7 @@ from collector.gather.asked import RankLists
 from collector.gather.debug_one_rank import look_closely
 from collector.gather.fanout.fanout import Fanout, make_client
 from collector.gather.fanout.values import Silent
-from collector.gather.judge_and_stamp import new_id, rfc3339
+from collector.gather.judge_and_stamp import kept_as, new_id, rfc3339
 from collector.gather.plan import Gathered
 from collector.gather.sweep import find, gather, sweep
 from collector.gather.swept import Sweep
@@ -226,7 +226,7 @@ class Service:
     async def _keep(self, made: Sweep, run: Run) -> Diagnosis:
         """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""
         id, looks = run.id, made.snapshots
-        diagnosis = made.diagnosis.model_copy(update={"id": id})
+        diagnosis = kept_as(made.diagnosis, id)
         try:
             await self.async_store.keep(
                 self.store.save,
@@ -240,7 +240,8 @@ class Service:
         except StoreTrouble as trouble:
             _log.error("diagnosis %s is not kept: %s", id, trouble)
             self.counters.diagnosis_not_kept()
-            diagnosis = diagnosis.model_copy(update={"next_steps": (*diagnosis.next_steps, _NOT_KEPT)})
+            unkept = {"id": id, "next_steps": (*diagnosis.next_steps, _NOT_KEPT)}
+            diagnosis = made.diagnosis.model_copy(update=unkept)
             self._unkept[id] = diagnosis
             while len(self._unkept) > _UNKEPT:
                 self._unkept.popitem(last=False)

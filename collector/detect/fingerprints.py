@@ -46,6 +46,7 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         cause=finding.cause,
         certainty=finding.certainty,
         headline=diagnosis.headline,
+        action=diagnosis.action,
         fingerprint=fingerprint,
         key=fingerprint.key,
         culprits=finding.culprits,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shared import SCHEMA_VERSION
+from shared.answer.action import Action as Action
 from shared.answer.checks import Check
 from shared.answer.contract import Contract as Contract
 from shared.answer.contract import EvidenceOfRanks
@@ -216,6 +217,7 @@ class NextStep(Contract):
 
     text: str
     command: str | None = None
+    frees: bool = Field(default=False, description="Whether the ranks go on by themselves once this is done.")
 
 
 class Finding(Contract):
@@ -246,6 +248,7 @@ class Finding(Contract):
     summary: str = Field(default="", description="The finding in one sentence.")
     remarks: tuple[str, ...] = Field(default=(), description="Caveats: what limits the finding or speaks against it.")
     evidence: tuple[Evidence, ...] = ()
+    action: Action | None = Field(default=None, description="What to do about it; None if kept long ago.")
     next_steps: tuple[NextStep, ...] = ()
 
     @property
@@ -307,6 +310,10 @@ class Diagnosis(Contract):
         default=None, description="`finished`: each rank exited with code 0; `ended`: it is over, and nobody saw how."
     )
     headline: str
+    action: Action | None = Field(
+        default=None,
+        description="What to do now, as the first finding says, else the verdict; None if kept long ago.",
+    )
     findings: tuple[Finding, ...] = ()
     next_steps: tuple[NextStep, ...] = Field(default=(), description="What to do beside the steps of the findings.")
     stack_classes: tuple[StackClass, ...] = ()

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from shared.answer.action import Action
 from shared.answer.diagnosis import Contract, Culprit
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import FoldedRanks, fold
@@ -114,6 +115,7 @@ class Incident(Contract):
     cause: Cause = Cause.UNKNOWN
     certainty: Certainty
     headline: str = Field(description="The headline of the diagnosis seen last.")
+    action: Action | None = Field(default=None, description="What that diagnosis says to do; none once it is over.")
     fingerprint: Fingerprint
     key: str = Field(description="The fingerprint in 32 hexadecimal digits: the same fault has the same key.")
     culprits: tuple[Culprit, ...] = ()

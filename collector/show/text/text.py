@@ -1,5 +1,6 @@
 """The verdict for a terminal: the headline first, then each finding with its evidence, then what was not seen."""
 
+from collector.show.text.action import action_lines, besides
 from collector.show.text.checks import worst_lines
 from collector.show.text.classes import class_lines, culprits_of, shown_stacks
 from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines, read_lines
@@ -44,7 +45,7 @@ def _lines(diagnosis: Diagnosis, width: int) -> list[Line]:
     return [
         *_head(diagnosis, width),
         *_findings(diagnosis, width),
-        *_section("Next steps", _steps(diagnosis.next_steps, width)),
+        *_section("Next steps", _steps(besides(diagnosis.next_steps, diagnosis.action), width)),
         *_section("Stacks", _classes(diagnosis, width)),
         *_section("Launch checks", worst_lines(diagnosis.checks, width - 2)),
         *_section("Files read", _read(diagnosis, width)),
@@ -59,7 +60,8 @@ def _unshown(summary: str) -> list[Line]:
 
 def _head(diagnosis: Diagnosis, width: int) -> list[Line]:
     headline = paragraph(printable(headline_text(diagnosis)), width, WORDS[diagnosis.verdict][1])
-    return [*headline, *paragraph(about_text(diagnosis), width, Style.DIM)]
+    act = [] if diagnosis.action is None else action_lines(diagnosis.action, _MARGIN, width)
+    return [*headline, *paragraph(about_text(diagnosis), width, Style.DIM), *act]
 
 
 def headline_text(diagnosis: Diagnosis) -> str:
@@ -95,7 +97,7 @@ def _finding(finding: Finding, number: int, width: int, diagnosis: Diagnosis) ->
     summary = [] if finding.summary in diagnosis.headline else paragraph(printable(finding.summary), width - 3)
     blocks = finding_blocks(finding, width - _MARGIN - 3, shown=shown_stacks(diagnosis))
     answers, reasons = (fitted(labelled_blocks(part, _MARGIN), width - 3) for part in answers_apart(blocks))
-    steps = _labelled_steps(finding.next_steps, width)
+    steps = _labelled_steps(besides(finding.next_steps, diagnosis.action), width)
     return [*fitted([title, meaning], width), *indented([*summary, *answers], 3), *steps, *indented(reasons, 3)]
 
 
