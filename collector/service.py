@@ -112,10 +112,11 @@ class Service:
             survey_above=self.settings.survey_above,
         )
 
-    async def start(self, question: Question, *, asked: bool = True) -> Run:
+    async def start(self, question: Question, *, asked: bool = True, keep: bool = True) -> Run:
         """Start a diagnosis, or join the one under way for the same job, here or at a replica. Raises Busy."""
         now = time.time_ns()
-        return await self.runs.start(Run(id=new_id(now), question=question, started_at=rfc3339(now), asked=asked))
+        run = Run(id=new_id(now), question=question, started_at=rfc3339(now), asked=asked, keep=keep)
+        return await self.runs.start(run)
 
     @property
     def digest_seconds(self) -> float | None:
@@ -226,6 +227,8 @@ class Service:
     async def _keep(self, made: Sweep, run: Run) -> Diagnosis:
         """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""
         id, looks = run.id, made.snapshots
+        if not run.keep:
+            return self._remembered(made.diagnosis.model_copy(update={"id": id}))
         diagnosis = kept_as(made.diagnosis, id)
         try:
             await self.async_store.keep(
@@ -241,10 +244,14 @@ class Service:
             _log.error("diagnosis %s is not kept: %s", id, trouble)
             self.counters.diagnosis_not_kept()
             unkept = {"id": id, "next_steps": (*diagnosis.next_steps, _NOT_KEPT)}
-            diagnosis = made.diagnosis.model_copy(update=unkept)
-            self._unkept[id] = diagnosis
-            while len(self._unkept) > _UNKEPT:
-                self._unkept.popitem(last=False)
+            return self._remembered(made.diagnosis.model_copy(update=unkept))
+        return diagnosis
+
+    def _remembered(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Have it for a moment without the store, for whoever asks for its id."""
+        self._unkept[diagnosis.id] = diagnosis
+        while len(self._unkept) > _UNKEPT:
+            self._unkept.popitem(last=False)
         return diagnosis
 
     def _namespaces_of(self, made: Sweep) -> frozenset[str]:

@@ -41,6 +41,7 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         id="",
         job=diagnosis.job or fingerprint.job,
         user=fingerprint.user,
+        owner=diagnosis.owner,
         state=IncidentState.OPENED,
         kind=finding.kind,
         cause=finding.cause,

@@ -118,6 +118,7 @@ def _diagnosed(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnos
     return Diagnosis(
         job=observations.roster.job,
         user=expected.user,
+        owner=observations.roster.owner,
         verdict=reading.verdict,
         state=reading.state,
         headline=headline_of(reading, observations),

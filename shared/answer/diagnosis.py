@@ -303,6 +303,7 @@ class Diagnosis(Contract):
     user: str | None = Field(
         default=None, description="The job's owner: a user id, `c1000` inside a container; None: unknown."
     )
+    owner: str | None = Field(default=None, description="That user's name on the nodes, where they have one.")
     made_at: str = Field(default="", description="RFC 3339, UTC.")
     took_seconds: float = 0.0
     verdict: Verdict

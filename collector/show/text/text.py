@@ -75,11 +75,15 @@ def about_text(diagnosis: Diagnosis) -> str:
     """Return `hung, job slurm-4242, 2026-01-02T03:04:05Z, took 3.4 s` as far as it is known."""
     parts = [
         diagnosis.verdict.value + (f" ({diagnosis.state})" if diagnosis.state is not None else ""),
-        f"job {printable(diagnosis.job, most=80)}" if diagnosis.job is not None else "",
+        f"job {printable(diagnosis.job, most=80)}{_owner(diagnosis)}" if diagnosis.job is not None else "",
         printable(diagnosis.made_at, most=40),
         f"took {diagnosis.took_seconds:.1f} s" if diagnosis.took_seconds else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _owner(diagnosis: Diagnosis) -> str:
+    return "" if diagnosis.owner is None else f" of {printable(diagnosis.owner, most=64)}"
 
 
 def _findings(diagnosis: Diagnosis, width: int) -> list[Line]:

@@ -15,28 +15,30 @@ from shared.answer.words import HARDWARE_CAUSES, Act, Cause, Kind, Verdict
 
 _FIX, _FREE, _RESTART, _COLLECT = Act.FIX_CODE, Act.FREE, Act.RESTART, Act.COLLECT
 _OF_CODE = {Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION, Kind.P2P_DEADLOCK, Kind.P2P_UNMATCHED}
-_BY_CAUSE: dict[Cause, set[Act]] = {
-    **dict.fromkeys((Cause.USER_CODE, Cause.EXCEPTION, Cause.TEARDOWN, Cause.GIL, Cause.OOM), {_FIX}),
-    **dict.fromkeys((Cause.DATALOADER, Cause.DEBUGGER), {_FIX, _FREE}),
-    **dict.fromkeys((Cause.FILESYSTEM, Cause.CHECKPOINT, Cause.IMPORT), {_FREE, _FIX}),
-    Cause.PIPE_BLOCKED: {_FREE},
-    Cause.COMPILE: {_FREE, Act.WAIT},
-    Cause.SIGNAL: {_RESTART, _FREE},
-    Cause.CANCELLED: {Act.NOTHING},
-    Cause.GPU_FAULT: {Act.RESTART_WITHOUT_NODES, _COLLECT},
-    Cause.NETWORK: {Act.RESTART_WITHOUT_NODES, _RESTART, _COLLECT, _FIX},
-    **dict.fromkeys((Cause.DEVICE_SYNC, Cause.COMMUNICATION), {_RESTART, _COLLECT}),
-    Cause.RENDEZVOUS: {_COLLECT, _FIX},
+_BY_CAUSE: dict[Cause, frozenset[Act]] = {
+    **dict.fromkeys((Cause.USER_CODE, Cause.EXCEPTION, Cause.TEARDOWN, Cause.GIL, Cause.OOM), frozenset({_FIX})),
+    **dict.fromkeys((Cause.DATALOADER, Cause.DEBUGGER), frozenset({_FIX, _FREE})),
+    **dict.fromkeys((Cause.FILESYSTEM, Cause.CHECKPOINT, Cause.IMPORT), frozenset({_FREE, _FIX})),
+    Cause.PIPE_BLOCKED: frozenset({_FREE}),
+    Cause.COMPILE: frozenset({_FREE, Act.WAIT}),
+    Cause.SIGNAL: frozenset({_RESTART, _FREE}),
+    Cause.CANCELLED: frozenset({Act.NOTHING}),
+    Cause.GPU_FAULT: frozenset({Act.RESTART_WITHOUT_NODES, _COLLECT}),
+    Cause.NETWORK: frozenset({Act.RESTART_WITHOUT_NODES, _RESTART, _COLLECT, _FIX}),
+    **dict.fromkeys((Cause.DEVICE_SYNC, Cause.COMMUNICATION), frozenset({_RESTART, _COLLECT})),
+    Cause.RENDEZVOUS: frozenset({_COLLECT, _FIX}),
 }
-_BY_KIND: dict[Kind, set[Act]] = {
-    **dict.fromkeys(_OF_CODE, {_FIX}),
-    Kind.STUCK_TOGETHER: {_RESTART, _COLLECT},
-    Kind.RANK_STOPPED: {_FREE},
-    Kind.RANK_EXITED: {_RESTART, _COLLECT},
-    Kind.RANK_NOT_JOINED: {_FIX, _COLLECT},
-    **dict.fromkeys((Kind.RANK_MISSING, Kind.RANK_UNREACHABLE, Kind.STARTUP_INCOMPLETE), {_COLLECT, _RESTART}),
-    Kind.STRAGGLER: {_FIX, _COLLECT},
-    Kind.HELD_UP: {Act.WAIT},
+_BY_KIND: dict[Kind, frozenset[Act]] = {
+    **dict.fromkeys(_OF_CODE, frozenset({_FIX})),
+    Kind.STUCK_TOGETHER: frozenset({_RESTART, _COLLECT}),
+    Kind.RANK_STOPPED: frozenset({_FREE}),
+    Kind.RANK_EXITED: frozenset({_RESTART, _COLLECT}),
+    Kind.RANK_NOT_JOINED: frozenset({_FIX, _COLLECT}),
+    **dict.fromkeys(
+        (Kind.RANK_MISSING, Kind.RANK_UNREACHABLE, Kind.STARTUP_INCOMPLETE), frozenset({_COLLECT, _RESTART})
+    ),
+    Kind.STRAGGLER: frozenset({_FIX, _COLLECT}),
+    Kind.HELD_UP: frozenset({Act.WAIT}),
 }
 
 
