@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shared import SCHEMA_VERSION
+from shared.answer.action import Action as Action
 from shared.answer.checks import Check
 from shared.answer.contract import Contract as Contract
 from shared.answer.contract import EvidenceOfRanks
@@ -217,6 +218,7 @@ class NextStep(Contract):
 
     text: str
     command: str | None = None
+    frees: bool = Field(default=False, description="Whether the ranks go on by themselves once this is done.")
 
 
 class Finding(Contract):
@@ -247,6 +249,7 @@ class Finding(Contract):
     summary: str = Field(default="", description="The finding in one sentence.")
     remarks: tuple[str, ...] = Field(default=(), description="Caveats: what limits the finding or speaks against it.")
     evidence: tuple[Evidence, ...] = ()
+    action: Action | None = Field(default=None, description="What to do about it; None if kept long ago.")
     next_steps: tuple[NextStep, ...] = ()
 
     @property
@@ -302,6 +305,7 @@ class Diagnosis(Contract):
     user: str | None = Field(
         default=None, description="The job's owner: a user id, `c1000` inside a container; None: unknown."
     )
+    owner: str | None = Field(default=None, description="That user's name on the nodes, where they have one.")
     made_at: str = Field(default="", description="RFC 3339, UTC.")
     took_seconds: float = 0.0
     verdict: Verdict
@@ -309,6 +313,10 @@ class Diagnosis(Contract):
         default=None, description="`finished`: each rank exited with code 0; `ended`: it is over, and nobody saw how."
     )
     headline: str
+    action: Action | None = Field(
+        default=None,
+        description="What to do now, as the first finding says, else the verdict; None if kept long ago.",
+    )
     findings: tuple[Finding, ...] = ()
     next_steps: tuple[NextStep, ...] = Field(default=(), description="What to do beside the steps of the findings.")
     statements: tuple[Statement, ...] = Field(
