@@ -11,7 +11,7 @@ _MOST_BYTES = 1 << 20
 # node[01-04] slots=8 max_slots=16
 # node07:8                             (MPICH, Intel MPI)
 # node07                               (PBS_NODEFILE, which repeats them)
-_LINE = re.compile(r"([^\s:#=]+)(?::[0-9]+)?((?:[ \t]+[A-Za-z_-]+=\S+)*)[ \t]*(?:#.*)?")
+_LINE = re.compile(r"([A-Za-z0-9_.@,\[\]-]+)(?::[0-9]+)?((?:[ \t]+[A-Za-z_-]+=\S+)*)[ \t]*(?:#.*)?")
 
 
 def read_hosts(text: str) -> str:

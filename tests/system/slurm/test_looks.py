@@ -10,10 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from collector.agents.polling import PolledSource
-from collector.agents.slurm import SlurmNodes
 from shared.answer.diagnosis import Diagnosis
-from shared.missing import Reason
 from tests.system.deploy.units import REPOSITORY
 from tests.system.e2e.network import Network
 from tests.system.live.asking import unhang
@@ -105,7 +102,7 @@ def test_over_ssh(jobs: Two, network: Network, slurm: Slurm, programs: Programs,
 
 
 def test_a_collector_with_slurm(jobs: Two, network: Network, slurm: Slurm, tmp_path: Path) -> None:
-    """Agents are on the nodes that squeue names; the job's number will do."""
+    """Agents are on the nodes that squeue names, and stay known where it waits; the job's number will do."""
     token = tmp_path / "token"
     token.write_text("of-these-tests-alone-0123456789\n")
     token.chmod(0o600)
@@ -122,7 +119,8 @@ def test_a_collector_with_slurm(jobs: Two, network: Network, slurm: Slurm, tmp_p
         if slurm.run(*unhang("jobs", *at, "--json")).stdout.count(f'"slurm-{jobs.hangs}"'):
             break
         time.sleep(0.5)
-    said_of(jobs.hangs, slurm.run(*unhang("diagnose", jobs.hangs, *at, "--json")))
+    with slurm.without_controller():
+        said_of(jobs.hangs, slurm.run(*unhang("diagnose", jobs.hangs, *at, "--json")))
 
 
 @pytest.mark.parametrize(
@@ -133,20 +131,3 @@ def test_slurm_has_no_such_job(job: str, complaint: str, slurm: Slurm) -> None:
     """Said in a line."""
     done = slurm.run(*unhang("diagnose", "--ssh", f"--slurm={job}"))
     assert done.returncode == 1 and complaint in done.stderr
-
-
-async def test_squeue_tells_the_nodes_of_jobs(jobs: Two, slurm: Slurm, network: Network, tmp_path: Path) -> None:
-    """Each node once, each job with its own; what was known stays where the controller no longer answers."""
-    squeue = tmp_path / "squeue"
-    squeue.write_text(f'#!/bin/sh\nexec {" ".join(network.hosts["node2"].inside("squeue"))} "$@"\n')
-    squeue.chmod(0o755)  # on a host: nobody knows the controller's name here
-    environment = slurm.environment | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    source = PolledSource(SlurmNodes(agent_url="http://{host}:8471", environment=environment), deadline_seconds=20)
-    await source.refresh()
-    nodes = ("node1", "node2", "node3")
-    assert source.reading.jobs == {f"slurm-{job}": nodes for job in jobs}
-    assert [each.address.host for each in source.reading.sightings] == list(nodes)
-    with slurm.without_controller():
-        await source.refresh()
-    assert source.trouble is not None and source.trouble.reason in (Reason.TIMED_OUT, Reason.UNREADABLE)
-    assert len(source.reading.sightings) == len(nodes)
