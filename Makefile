@@ -15,7 +15,7 @@ QUICK_WORKERS := $(or $(WORKERS),$(shell n=$$(nproc); echo $$((n > 6 ? 12 : 2 * 
 PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks
 # Where the tests are that wait, or that a busy machine would fail, marked `steady`.
-STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/system/pages tests/system/preflight \
+STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/system/pages tests/system/preflight tests/system/slurm \
 	tests/unit/collector/gather/fanout
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
