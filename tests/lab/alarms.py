@@ -8,6 +8,7 @@ watchdog left, the ranks' logs, and the collector, whose agent saw how they ende
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -66,6 +67,7 @@ def _row(scenario: Scenario, environment: Environment, forks: Forks, folder: Pat
     truth = scenario.truth
     more = {
         "UNHANG_TEST_TIMEOUT": str(TIMEOUT_SECONDS),
+        "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "2000",  # it waits four times as long for dumps, by default a minute
         **dict.fromkeys(("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"), f"{folder}/dumps/rank_"),
         **scenario.more,
     }
@@ -81,6 +83,10 @@ def _row(scenario: Scenario, environment: Environment, forks: Forks, folder: Pat
             ended = _ended(job, begun)
             kept = _judged(truth, "--from", str(bundle)) if bundle else "-"
             after = [_judged(truth, *found) for found in _what_is_left(folder, job, asked)]
+            if os.environ.get("LAB_KEEPS"):
+                for what in ("logs", "dumps"):
+                    kept_in = Path(os.environ["LAB_KEEPS"], f"{scenario.name}-{ask.__name__}", what)
+                    shutil.copytree(folder / what, kept_in, dirs_exist_ok=True)
     except JobFailed as error:
         print(_COLUMNS.format(scenario.name, ask.__name__[1:], *"-" * 8), str(error)[-300:], flush=True)
         return False
