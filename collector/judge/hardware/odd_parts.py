@@ -94,8 +94,8 @@ def _doing(fault: Fault, gpus: Mapping[int, Sequence[Gpu]], facts: Mapping[str, 
         return ""
     if all(map(_spins, gpus.values())):
         return (
-            f"{either(gpus, 'the GPU spins', 'all GPUs spin')} in a kernel, at a fraction of the power that computing takes: "
-            "the operation was launched and waits for data"
+            f"{either(gpus, 'the GPU spins', 'all GPUs spin')} in a kernel, at a fraction of the power that computing "
+            "takes: the operation was launched and waits for data"
         )
     if all(map(_is_idle, gpus.values())):
         return (
