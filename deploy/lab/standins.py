@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 _SOURCES = Path(__file__).parent / "sources"
-_WRITTEN = {"libcudart": ("cudart.c",), "libcuda": ("cuda.c",), "libnccl": ("nccl.c", "ras.c")}
+_WRITTEN = {"libcudart": ("cudart.c",), "libcuda": ("cuda.c",), "libnccl": ("nccl.c", "payload.c", "ras.c")}
 """What stands in for more than success."""
 NVML = "libnvidia-ml.so.1"
 """For whoever watches a job: a link to it in the job's folder, and that in the reader's LD_LIBRARY_PATH."""

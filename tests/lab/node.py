@@ -2,9 +2,9 @@
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from deploy.lab.environment import Environment
@@ -26,10 +26,16 @@ touch "$new/nvidiactl" "$new/kmsg" && mount --move "$new" /dev && rmdir "$new" &
 """
 
 
-def call_contained(module: str, arguments: Sequence[str]) -> int:
-    """Run a module of ours where it sees its own processes alone, with devices of its own; return its status."""
-    within = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", _OWN_DEVICES, "lab")
-    return subprocess.call((*within, sys.executable, "-m", module, *arguments))
+def container() -> tuple[str, ...]:
+    """Return what to put before a command that is to see its own processes alone, with devices of its own; () where
+    there can be no container.
+    """
+    others = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    within = ("unshare", *others, "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", _OWN_DEVICES, "lab")
+    with suppress(OSError):
+        if subprocess.run((*within, "true"), capture_output=True, check=False).returncode == 0:
+            return within
+    return ()
 
 
 def tell(environment: Environment, folder: Path, gpus: Sequence[str], kernel: Sequence[str]) -> Mapping[str, str]:

@@ -98,7 +98,7 @@ _OF_NCCL = (
 ).split()
 _OF_FRAMEWORKS = (
     "ddp_step_skipped ddp_unused_parameters fsdp_step_skipped hsdp_step_skipped nccl/tensor_parallel_branch "
-    "nccl/fsdp_loader_starves"
+    "nccl/stage_asleep nccl/fsdp_loader_starves"
 ).split()
 _OF_NCCL_WITHOUT_RECORD = (
     "first_collective_late runs_ahead runs_ahead_asleep queue_full lazy_group_late eager_start_late launch_blocks "
