@@ -8,20 +8,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from deploy.lab.environment import NEWEST, Environment, NoLab, make
 from deploy.layouts.wheels import Installed
 from shared.rank_sets import fold
+from tests.lab import alarms
 from tests.lab.forks import Forks
+from tests.lab.node import container, tell
 from tests.lab.rings import COLUMNS, NO_RECORD, compare
 from tests.lab.scenarios import SCENARIOS, Scenario
 from tests.lab.tables import merge
 from tests.system.live.asking import NoAnswer, diagnosed
 from tests.system.live.jobs import JobFailed
-from tests.system.live.truths import Truth, named
+from tests.system.live.truths import named
 
 _COLUMNS = "{:>6} {:34} {:26} {:9} {:22} {:14} {:9} {:10} {:>6}  {}"
 _OUTCOMES = ("right", "silent", "wrong")
@@ -36,24 +37,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("scenarios", nargs="*", help="part of a name, or =NAME; all without any")
     parser.add_argument("--all", action="store_true", help="the rest of the zoo, too")
     parser.add_argument("--records", action="store_true", help="read records and groups alone")
+    parser.add_argument("--alarms", type=int, default=0, metavar="N", help="N times, before the watchdog ends the job")
     parser.add_argument("--write", action="store_true", help="write it into docs/layouts.md and docs/nccl.md")
     parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
     parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")
     chosen = parser.parse_args(arguments)
-    if os.getpid() != 1 and (container := _container()):  # others' jobs on this machine are none of it
+    if os.getpid() != 1 and (within := container()):  # others' jobs on this machine are none of it
         sys.stderr.write("lab: in a container, with processes of its own\n")
-        return _interruptible(lambda: subprocess.call((*container, sys.executable, "-m", "tests.lab", *arguments)))
+        return _interruptible(lambda: subprocess.call((*within, sys.executable, "-m", "tests.lab", *arguments)))
     return _interruptible(lambda: sum(_version(version, chosen) for version in chosen.versions or [NEWEST]) and 1)
-
-
-def _container() -> tuple[str, ...]:
-    """Return what to put before a command, so that it runs in a container; () where there can be none."""
-    others = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    command = ("unshare", *others, "--pid", "--fork", "--mount-proc", "--kill-child")
-    with suppress(OSError):
-        if subprocess.run((*command, "true"), capture_output=True, check=False).returncode == 0:
-            return command
-    return ()
 
 
 def _interruptible(run: Callable[[], int]) -> int:
@@ -71,6 +63,10 @@ def _version(version: str, chosen: argparse.Namespace) -> int:
     except NoLab as error:
         sys.exit(f"lab: {error}")
     print(f"\nPyTorch {version}", flush=True)
+    if chosen.alarms:
+        parts = chosen.scenarios or [f"={name}" for name in alarms.WATCHED]
+        with Forks(environment) as forks:
+            return alarms.run([one for one in SCENARIOS if one.is_chosen(parts)], environment, forks, chosen.alarms)
     if not chosen.scenarios:
         wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
     if chosen.records:
@@ -89,7 +85,7 @@ def _version(version: str, chosen: argparse.Namespace) -> int:
 
 def _run(scenario: Scenario, environment: Environment, forks: Forks, number: str) -> str:
     """Run one scenario, print its row, and return whether the answer was right, silent or wrong."""
-    truth = Truth.of(scenario.program, scenario.mode)
+    truth = scenario.truth
     expected = f"{'/'.join(truth.kinds) or '/'.join(truth.verdicts)}"[:20] + f" [{fold(truth.culprits)}]"
     started = time.monotonic()
     answer: dict[str, Any] = {"verdict": "-", "findings": []}
@@ -97,8 +93,10 @@ def _run(scenario: Scenario, environment: Environment, forks: Forks, number: str
         try:
             with scenario.job(environment, Path(folder), None if scenario.executed else forks.start) as job:
                 _settle(Path(folder))
+                gpus = scenario.gpus
+                reads = None if gpus is None else tell(environment, Path(folder), gpus, scenario.kernel)
                 asked = time.monotonic()
-                reply = diagnosed(job, patience=None)
+                reply = diagnosed(job, patience=None, environment=reads)
             started, answer = asked, reply.answer
             wrong = truth.disagreements(answer, reply.status)
         except (JobFailed, NoAnswer) as error:

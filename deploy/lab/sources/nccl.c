@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "cudart.h"
 #include "payload.h"
+#include "ras.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -38,9 +39,15 @@ struct shared {
     atomic_uint sent[RANKS][RANKS], received[RANKS][RANKS]; // [from][to]: how many have begun
 };
 
+struct board { // what RAS is told, in a file of its own: it changes all the time
+    atomic_int size;
+    struct ras_rank ranks[RANKS];
+};
+
 struct comm {
     char name[NAME];
     struct shared *shared;
+    struct board *board;
     int size, rank, device, blocking;
     unsigned long long issued;
     unsigned sends[RANKS], receives[RANKS];
@@ -68,10 +75,14 @@ int cudaGetDevice(int *device);
 
 static int is_collective(const struct call *one) { return one->payload.operation < SEND; }
 
-// Where ranks find something of a communicator's: `nccl` is where they meet.
-static const char *in_folder(char path[2 * NAME], const char *what, const char *name) {
+const char *meeting_folder(void) {
     const char *folder = getenv("LAB_FOLDER");
-    snprintf(path, 2 * NAME, "%s/lab-%s-%s", folder && *folder ? folder : "/dev/shm", what, name);
+    return folder && *folder ? folder : "/dev/shm";
+}
+
+// Where ranks find something of a communicator's: `nccl` is where they meet, `ras` what RAS knows, `data` what is sent.
+static const char *in_folder(char path[2 * NAME], const char *what, const char *name) {
+    snprintf(path, 2 * NAME, "%s/lab-%s-%s", meeting_folder(), what, name);
     return path;
 }
 
@@ -141,7 +152,10 @@ static void push(struct call *calls, int count) {
 }
 
 static int issue(struct comm *comm, void *stream, struct payload what) {
+    static const int counted[] = {[ALL_REDUCE] = 5, [BROADCAST] = 1, [REDUCE] = 2, [ALL_GATHER] = 3, [REDUCE_SCATTER] = 4};
     struct call one = {.comm = comm, .stream = stream, .payload = what};
+    if (what.operation <= REDUCE_SCATTER)
+        atomic_fetch_add(&comm->board->ranks[comm->rank].counts[counted[what.operation] - 1], 1);
     if (!is_collective(&one) && (what.root < 0 || what.root >= comm->size)) return INVALID_ARGUMENT;
     if (is_collective(&one)) one.number = comm->issued++;
     else one.number = what.operation == SEND ? comm->sends[what.root]++ : comm->receives[what.root]++;
@@ -239,13 +253,24 @@ static void *ncclProxyProgress(void *what) {
     return NULL;
 }
 
-static struct shared *meet(const char *name) {
+static void *meet(const char *kind, const char *name, size_t size) {
     char path[2 * NAME];
-    int file = open(in_folder(path, "nccl", name), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0 || ftruncate(file, sizeof(struct shared))) return NULL;
-    void *mapped = mmap(NULL, sizeof(struct shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    int file = open(in_folder(path, kind, name), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || ftruncate(file, (off_t)size)) return NULL;
+    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+struct ras_rank *ranks_of(const char *name, int *size) {
+    struct board *board = meet("ras", name, sizeof *board);
+    if (!board) return NULL;
+    *size = atomic_load(&board->size);
+    return board->ranks;
+}
+
+static void tell(struct comm *comm, enum ras_state state) {
+    atomic_store(&comm->board->ranks[comm->rank].state, state);
 }
 
 // ncclConfig_t: size, magic, version, and whether calls block; unset means yes.
@@ -262,12 +287,19 @@ static int join(struct comm **where, const char *name, int size, int rank, const
     snprintf(comm->name, sizeof comm->name, "%s", name);
     comm->size = size, comm->rank = rank, comm->blocking = blocks(config);
     cudaGetDevice(&comm->device);
-    if (!(comm->shared = meet(name))) return 2;
+    comm->shared = meet("nccl", name, sizeof *comm->shared), comm->board = meet("ras", name, sizeof *comm->board);
+    if (!comm->shared || !comm->board) return 2;
+    atomic_store(&comm->board->size, size);
+    tell(comm, RAS_INIT);
+    ras_tell_of(name, comm->board->ranks, size, rank, comm->device);
     atomic_fetch_add(&comm->shared->here, 1);
     const char *proxy = getenv("LAB_PROXY");
     pthread_t thread;
     if (proxy && *proxy == '1') pthread_create(&thread, NULL, ncclProxyProgress, comm);
-    return comm->blocking ? groupLaunch(&comm->shared->here, size, &comm->aborted) : IN_PROGRESS;
+    if (!comm->blocking) return IN_PROGRESS;
+    int result = groupLaunch(&comm->shared->here, size, &comm->aborted);
+    tell(comm, RAS_RUNNING);
+    return result;
 }
 
 int ncclCommInitRankConfig(struct comm **where, int size, unique_id id, int rank, void *config) {
@@ -317,18 +349,22 @@ int ncclGetUniqueId(unique_id *id) {
 int ncclCommAbort(struct comm *comm) {
     lab_blocks("abort");
     atomic_store(&comm->aborted, 1);
+    tell(comm, RAS_LEFT);
     return SUCCESS;
 }
 int ncclCommFinalize(struct comm *comm) {
+    tell(comm, RAS_FINALIZE);
     if (comm->blocking) lab_wait(comm->last);
     return comm->blocking || lab_is_over(comm->last) ? SUCCESS : IN_PROGRESS;
 }
 int ncclCommDestroy(struct comm *comm) {
+    tell(comm, RAS_FINALIZE);
     lab_wait(comm->last);
     return ncclCommAbort(comm);
 }
 int ncclCommGetAsyncError(struct comm *comm, int *error) {
     int joins = atomic_load(&comm->shared->here) < comm->size && !atomic_load(&comm->aborted);
+    if (!joins && atomic_load(&comm->board->ranks[comm->rank].state) == RAS_INIT) tell(comm, RAS_RUNNING);
     return *error = joins ? IN_PROGRESS : SUCCESS, SUCCESS;
 }
 int ncclCommCount(struct comm *comm, int *size) { return *size = comm->size, SUCCESS; }
