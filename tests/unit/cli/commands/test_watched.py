@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 
 from cli.sources.incidents import REPEATED, History, follow_events, open_event, repeated_nodes
@@ -117,7 +118,7 @@ def test_cause_decides_whether_hardware_is_looked_at(causes: str, said: str) -> 
 
 def test_watching_begins_with_what_is_open(collector: str) -> None:
     """Whose job, where, how sure, how often before, what to do, and a link."""
-    with closing(follow_events(Remote.at(collector, None))) as events:
+    with httpx.Client(base_url=collector) as client, closing(follow_events(Remote(client))) as events:
         opened = [next(events).incident for _ in range(5)]
     assert [each.job for each in opened] == ["demo", "demo", "demo", "demo", "other"]
     assert [each.before for each in opened] == [0, 1, 2, 3, 0]
