@@ -57,7 +57,7 @@ class _Here:
         self._agent.digests.renew()
         self._detector.take(_HERE, self._agent.digests.newest()[0], time.monotonic())
         for key in self._tell_of_new(time.monotonic()):
-            yield from self._look(ToAsk(key, "it is seen for the first time"))
+            yield from self._look(ToAsk(key, "it is seen for the first time"), patience_seconds=0.0)
         due = self._detector.check(time.monotonic())
         for over in due.over:
             self._detector.closed(over.key, time.monotonic())
@@ -82,12 +82,12 @@ class _Here:
                 new += [key] if len(watch.view.ranks) > 1 else []
         return new
 
-    def _look(self, ask: ToAsk) -> Iterator[IncidentEvent]:
+    def _look(self, ask: ToAsk, *, patience_seconds: float | None = None) -> Iterator[IncidentEvent]:
         name = self._detector.name_of(ask.key)
         self._say(f"looking at {name}: {ask.reason}")
-        diagnosis = None
+        diagnosis, wanted = None, Wanted(name, patience_seconds=patience_seconds)
         try:
-            diagnosis = OneBox(self._agent).diagnose(Wanted(name), None).diagnosis
+            diagnosis = OneBox(self._agent).diagnose(wanted, None).diagnosis
         except UnhangError as error:
             self._say(f"{name} was not diagnosed: {error}")
         alarm = self._detector.answered(ask.key, diagnosis, time.monotonic())
