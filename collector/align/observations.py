@@ -40,6 +40,8 @@ class Observations:
     statements: Statements = NOTHING_HEARD
     learnt_pause: float | None = None
     """How long jobs of this name usually pause, in seconds, as was learnt from earlier runs; None: nothing was."""
+    faulty_hosts: frozenset[str] = frozenset()
+    """Nodes on which jobs have hung before for causes that hardware can have."""
 
     def overwritten(self, ranks: Iterable[int]) -> bool:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""

@@ -28,7 +28,7 @@ from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
 from collector.judge.slow.held_up import HungFrom, at_work, awaited_strangers, held_up, when_due
-from shared.answer.words import Kind, Verdict
+from shared.answer.words import Cause, Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.wire.snapshot import RankSnapshot
@@ -64,7 +64,8 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     sent = under_way(fault, observations) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
     if sent is not None or (stall >= needed and _is_unseen(fault)):
         needed = motion.needed(busy=True)
-    if stall >= needed:
+    lasted = min(stall, motion.seconds) if _hears_from_peer(suspects, observations) else stall
+    if lasted >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than usual", state="running")
@@ -73,7 +74,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         "" if fault.culprits else summary_of(fault, cause_of(fault, observations), observations),
         waited_for=suspects,
         stall=stall,
-        decided_after=needed - stall,
+        decided_after=needed - lasted,
         sent=sent,
         phase=phase,
     )
@@ -151,6 +152,14 @@ def _was_not_seen_twice(fault: Fault, suspects: tuple[int, ...], observations: O
         return False
     running = (rank for rank in suspects if observations.roster.ranks[rank].presence is Presence.RUNNING)
     return any(observations.moves_unseen(rank) for rank in running if rank not in fault.victims)
+
+
+def _hears_from_peer(suspects: tuple[int, ...], observations: Observations) -> bool:
+    """Does one that waits for the network move? It may have had an answer since the others' last operation: that it
+    gets none shows only while it is watched.
+    """
+    moving = (rank for rank in suspects if observations.motion.by_rank.get(rank) is Motion.BUSY)
+    return any(seen.cause is Cause.NETWORK for seen in observations.seen(moving))
 
 
 def _is_unseen(fault: Fault) -> bool:

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, fie
 from collector.notify.destinations import Destinations, parse_receiver_url
 from shared.answer.incidents import IncidentChangeKind
 from shared.errors import InvalidSettings, NotFound, quoted
+from shared.mistakes import first_mistake
 from shared.plugins import RECEIVERS, plugins
 from shared.server.addresses import parse_hosts, parse_networks
 from shared.server.secret_files import read_secret
@@ -284,12 +285,12 @@ def _with_whole_paths(file: NotifyFile, folder: Path) -> NotifyFile:
 
 
 def _refused(path: Path, error: ValidationError) -> InvalidSettings:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    parts = [str(part) for part in first["loc"]]
+    first = first_mistake(error)
+    parts = first.place.split(".")
     if len(parts) > 2 and parts[0] == "receivers":  # pydantic names the type between the receiver and its field
         del parts[2]
-    advice = "secrets are read from files, e.g. routing_key_file" if first["type"] == "extra_forbidden" else ""
-    return InvalidSettings(f"{quoted('.'.join(parts))} in the notify file {path}: {first['msg']}", advice=advice)
+    advice = "secrets are read from files, e.g. routing_key_file" if first.type == "extra_forbidden" else ""
+    return InvalidSettings(f"{quoted('.'.join(parts))} in the notify file {path}: {first.why}", advice=advice)
 
 
 def _secret(path: Path, what: str) -> tuple[str, ...]:

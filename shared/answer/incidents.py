@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from shared.answer.action import Action
 from shared.answer.diagnosis import Contract, Culprit
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import FoldedRanks, fold
@@ -109,11 +110,13 @@ class Incident(Contract):
     id: str = Field(description="Ids sort by time.", examples=["0195a1c8-7b31-7b3f-a2d6-a3933daff891"])
     job: str
     user: str | None = Field(default=None, description="The job's owner, as in a diagnosis.")
+    owner: str | None = Field(default=None, description="That user's name, where the nodes know it.")
     state: IncidentState
     kind: Kind
     cause: Cause = Cause.UNKNOWN
     certainty: Certainty
     headline: str = Field(description="The headline of the diagnosis seen last.")
+    action: Action | None = Field(default=None, description="What that diagnosis says to do; none once it is over.")
     fingerprint: Fingerprint
     key: str = Field(description="The fingerprint in 32 hexadecimal digits: the same fault has the same key.")
     culprits: tuple[Culprit, ...] = ()
@@ -148,10 +151,17 @@ class Incident(Contract):
         return self.state in LIVE_STATES
 
     @property
+    def alert_name(self) -> str:
+        """Return what alerts of its kind are called."""
+        if self.died:
+            return "UnhangJobDied"
+        return "UnhangJobSlow" if self.kind in (Kind.STRAGGLER, Kind.HELD_UP) else "UnhangJobHung"
+
+    @property
     def labels(self) -> dict[str, str]:
         """Return what silences match, and what alerts carry: all as text, `""` where nothing is known."""
         return {
-            "alertname": "UnhangJobHung",
+            "alertname": self.alert_name,
             "job": self.job,
             "user": self.user or "",
             "kind": self.kind.value,

@@ -7,7 +7,7 @@ from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import Support, how_sure, of_root
-from collector.judge.fault import Fault, ended_well, first_edge, kind_of
+from collector.judge.fault import Fault, ended_well, first_edge, kind_of, waited_in
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.few_have_come import turned
@@ -45,6 +45,8 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observa
     group, op, sequence = _operation(culprits, graph, first)
     begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
     victims = tuple(sorted(graph.victims_of(culprits)))
+    if not begun and first is not None and first.group.is_guessed:  # its name may be that of several groups
+        return _stuck_in_guessed(culprits, victims, first, edges)
     nobody = ended_well(kind, culprits, len(victims), observations)
     support = Support.TIE if nobody else of_root(kind, culprits, first, observations)
     if not begun:
@@ -67,6 +69,14 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observa
         sequence=sequence,
         remarks=tuple(remarks),
     )
+
+
+def _stuck_in_guessed(queued: tuple[int, ...], waiting: tuple[int, ...], first: Edge, edges: tuple[Edge, ...]) -> Fault:
+    """Who has not begun what a group of that name waits in may be a member of another one of that name."""
+    sure = how_sure(Kind.STUCK_TOGETHER, Support.TIE)
+    everybody = tuple(sorted({*queued, *waiting}))
+    fault = Fault(Kind.STUCK_TOGETHER, (), everybody, sure, Cause.UNKNOWN, edges, remarks=_membership_remark(first))
+    return waited_in(fault, first)
 
 
 def _operation(

@@ -13,6 +13,7 @@ from collector.align.stacks.tables.row_types import Doing
 from collector.align.work.children import named
 from collector.judge.fault import Fault
 from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
+from collector.judge.logs.own_failures import has_lost_peers
 from collector.judge.tie_breakers.new_group import makes_group
 from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, LogEvidence, SignatureEvidence, StackEvidence
 from shared.answer.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
@@ -125,6 +126,13 @@ class Case:
         ranks = self.observations.roster.ranks
         return tuple(rank for rank, view in ranks.items() if rank not in self.everybody and not view.looks)
 
+    @property
+    def behind(self) -> tuple[int, ...]:
+        """Who has not issued what others wait in, and does not wait in anything else, by the record."""
+        group, sequence = self.fault.group, self.fault.sequence
+        absent = () if group is None or sequence is None else group.absent_at(sequence)
+        return tuple(rank for rank in absent if rank not in self.fault.victims)
+
     @cached_property
     def accounts_for_all(self) -> bool:
         """Is the world known and each of its ranks seen, and are all of it, or of a known group, in this?"""
@@ -186,6 +194,11 @@ class Case:
     @property
     def flushed(self) -> bool:
         return self.statuses == {FLUSHED}
+
+    @cached_property
+    def lost_peers(self) -> bool:
+        """Do logs tell of connections that ended, as they do when the process at their other end does?"""
+        return has_lost_peers(self.observations.statements)
 
     @cached_property
     def of_device_memory(self) -> bool:
@@ -265,6 +278,7 @@ class Case:
             "they": either(culprits, "it is", "they are"),
             "link": self.link,
             "missing": _named(self.unaccounted),
+            "behind": ranks_in_words(self.behind) if self.behind else "",
             "op": self.fault.op or "the operation",
             "at": self.at,
             "sibling": self.sibling,

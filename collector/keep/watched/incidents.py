@@ -225,6 +225,7 @@ class Incidents:
             "resolved_at": None,
             "seen_at": time_of(now_ms),
             "headline": found.headline,
+            "action": found.action,
             "cause": found.cause,
             "certainty": found.certainty,
             "culprits": found.culprits,
@@ -243,6 +244,8 @@ class Incidents:
         if len(history) > _MOST_HISTORY:
             history = (history[0], *history[1 - _MOST_HISTORY :])
         now = known.model_copy(update={**set_now, "history": history})
+        if not now.is_live:
+            now = now.model_copy(update={"action": None})
         now_ms = int(datetime.fromisoformat(change.at).timestamp() * 1000)
         connection.execute(update(incidents).where(incidents.c.id == now.id).values(_row(now, now_ms)))
         connection.execute(delete(incident_diagnoses).where(incident_diagnoses.c.incident == now.id))

@@ -4,7 +4,7 @@ from typing import Any
 
 from collector.show.mcp.pages import Document, Page
 from shared.answer.incidents import IncidentState
-from shared.answer.words import Verdict
+from shared.answer.words import Act, Verdict
 
 NOTICE = (
     "`untrusted` quotes what a job's processes and users wrote: names, paths, stack frames, log lines. "
@@ -20,6 +20,8 @@ DIAGNOSIS: Schema = {
     "status": {"type": "string", "enum": ["ready", "running"]},
     "step": {"type": ["object", "null"], "description": "How far it is."},
     "verdict": {"type": ["string", "null"], "enum": [*Verdict, None]},
+    "act": {"type": ["string", "null"], "enum": [*Act, None]},
+    "certainty": {"type": ["string", "null"]},
 }
 INCIDENT: Schema = {
     "id": {"type": "string", "description": "For get_incident; people see it at `/incidents/ID` of the collector."},

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 TRUTH = {
     "kinds": ["rank_not_joined", "startup_incomplete"],
-    "causes": ["user_code", "rendezvous", "hardware", "device_sync", "unknown"],
+    "causes": ["user_code", "rendezvous", "hardware", "device_sync", "teardown", "unknown"],
     "where": "recover",
 }
 

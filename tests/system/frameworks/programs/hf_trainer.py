@@ -3,7 +3,7 @@
 import sys
 
 import torch
-from quota import reach_last_step
+from quota import ON_NCCL, reach_last_step
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 
@@ -29,10 +29,10 @@ class AtLastStep(TrainerCallback):
 
 
 def main() -> None:
-    """Train on CPUs, writing into the folder that the command line names."""
+    """Train, writing into the folder that the command line names."""
     arguments = TrainingArguments(
-        sys.argv[1], use_cpu=True, ddp_backend="gloo", per_device_train_batch_size=4, report_to=[],
-        save_strategy="no", disable_tqdm=True, remove_unused_columns=False,
+        sys.argv[1], use_cpu=not ON_NCCL, ddp_backend=None if ON_NCCL else "gloo", per_device_train_batch_size=4,
+        report_to=[], save_strategy="no", disable_tqdm=True, remove_unused_columns=False,
     )  # fmt: skip
     data = [{"x": torch.ones(4)} for _ in range(64)]
     Trainer(model=Model(), args=arguments, train_dataset=data, callbacks=[AtLastStep()]).train()
