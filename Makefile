@@ -1,5 +1,5 @@
 # `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, HEALTHY, ZIPAPP_FOR, VERSIONS,
-# SCENARIOS and NCCL are taken from the command line.
+# SCENARIOS, NCCL and REHEARSE are taken from the command line.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -15,7 +15,7 @@ QUICK_WORKERS := $(or $(WORKERS),$(shell n=$$(nproc); echo $$((n > 6 ? 12 : 2 * 
 PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks
 # Where the tests are that wait, or that a busy machine would fail, marked `steady`.
-STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/system/pages tests/system/preflight \
+STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/system/pages tests/system/preflight tests/system/slurm \
 	tests/unit/collector/gather/fanout
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick repeat frameworks preflight zoo healthy lab check lint format types bench \
-	wheel openapi zipapp constraints layouts clean
+	wheel release openapi zipapp constraints layouts clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ bench: $(INSTALLED) ## measure against the budgets
 wheel: $(INSTALLED) ## build the distribution into dist/
 	$(BIN)/python -m build --no-isolation
 
+release: $(INSTALLED) ## build wheel, zipapp, bill of materials and sums into dist/, and try each; REHEARSE=1 before it is dated
+	@$(BIN)/python -m deploy.release.build $(if $(REHEARSE),--rehearse)
+
 openapi: $(INSTALLED) ## write collector/show/openapi.json again, after a change to the API
 	$(BIN)/python -m deploy.wheel.openapi
 
@@ -100,6 +103,7 @@ constraints: $(INSTALLED) ## write constraints.txt again from what is installed 
 
 layouts: $(INSTALLED) ## where PyTorch keeps its recorder, from official wheels; VERSIONS='2.14.1 2.15.0' for fewer; gigabytes
 	$(BIN)/python -m deploy.layouts.build $(VERSIONS)
+	$(BIN)/python -m tests.lab --records --write $(addprefix --version ,$(VERSIONS))
 
 clean: ## remove what the other targets made, .venv too
 	rm -rf $(VENV) build dist bench-results .pytest_cache .mypy_cache .ruff_cache .hypothesis

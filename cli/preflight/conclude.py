@@ -4,7 +4,7 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from cli.preflight.board import Board
+from cli.preflight.board import Board, ends_left_out
 from collector.gather.judge_and_stamp import rfc3339
 from shared.answer.preflight import (
     DrainCommand,
@@ -60,7 +60,7 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
     findings = [each for each in findings if not (each.kind is PreflightKind.PATH_FAILS and broken & set(each.hosts))]
     if board.names[0] in bad and len(board.names) > 1:
         board.untested.append(f"{board.names[0]} is bad and coordinated: test again with another first node")
-    out = _left_out([each for each in findings if each.kind in _ACCUSES_LINK])
+    out = ends_left_out(each.hosts for each in findings if each.kind in _ACCUSES_LINK)
     out |= {host for each in findings if each.kind in _ACCUSES_SEVERAL for host in _without_largest(each)}
     nodes = tuple(_node(board, node, bad, out) for node in range(len(board.names)))
     verdict = _verdict(nodes, findings)
@@ -115,17 +115,6 @@ def _without_excused(first: str, findings: Sequence[PreflightFinding]) -> list[P
             each = each.model_copy(update={"kind": PreflightKind.NOT_TOLD_APART, "text": text, "hint": ""})
         found.append(each)
     return found
-
-
-def _left_out(findings: Sequence[PreflightFinding]) -> set[str]:
-    """Of each bad link, leave out the end that has most of them."""
-    links, out = [set(each.hosts) for each in findings], set[str]()
-    while links:
-        ends = sorted({host for link in links for host in link})
-        worst = max(ends, key=lambda host: (sum(host in link for link in links), host))
-        out.add(worst)
-        links = [link for link in links if worst not in link]
-    return out
 
 
 def _without_largest(finding: PreflightFinding) -> set[str]:

@@ -136,6 +136,9 @@ IDLE_GPU_PERCENT = 5
 """Utilization of a GPU with nothing to do: its driver samples others, such as a desktop's or a monitor's, too."""
 USED_GPU_PERCENT = 95
 """… and of one that a kernel keeps busy all the time."""
+SPINNING_POWER_SHARE, COMPUTING_POWER_SHARE = 0.4, 0.55
+"""Of the power that a fully used GPU may draw, where what it usually draws is not known: NCCL's waiting kernels take
+150 to 250 W of an H100's 700, and between the two shares it may be either."""
 MOVING_BYTES_PER_SECOND = 1 << 20
 """What an RDMA port carries while collectives move: keep-alives and a subnet manager's packets are far less."""
 LEAST_PORT_ERRORS = 10

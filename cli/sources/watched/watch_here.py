@@ -56,7 +56,8 @@ class _Here:
         self._agent.beat(Deadline(_READ_SECONDS))
         self._agent.digests.renew()
         self._detector.take(_HERE, self._agent.digests.newest()[0], time.monotonic())
-        self._tell_of_new(time.monotonic())
+        for key in self._tell_of_new(time.monotonic()):
+            yield from self._look(ToAsk(key, "it is seen for the first time"), patience_seconds=0.0)
         due = self._detector.check(time.monotonic())
         for over in due.over:
             self._detector.closed(over.key, time.monotonic())
@@ -65,8 +66,9 @@ class _Here:
         for ask in due.ask:
             yield from self._look(ask)
 
-    def _tell_of_new(self, now: float) -> None:
-        """Say which jobs are watched: who started one wants to know that it is among them."""
+    def _tell_of_new(self, now: float) -> list[JobKey]:
+        """Say which jobs are watched, and return those that may hang already: nobody knows since when they stand."""
+        new = []
         self._seen = {key: self._seen.get(key, now) for key in self._detector.jobs}
         for key, watch in self._detector.jobs.items():
             since = self._seen[key]
@@ -77,13 +79,15 @@ class _Here:
                 unread = "" if reads_marks else ", whose operations cannot be read"
                 self._say(f"watching {self._detector.name_of(key)}: ranks {fold(watch.view.ranks)}{unread}")
                 self._seen[key] = None
+                new += [key] if len(watch.view.ranks) > 1 else []
+        return new
 
-    def _look(self, ask: ToAsk) -> Iterator[IncidentEvent]:
+    def _look(self, ask: ToAsk, *, patience_seconds: float | None = None) -> Iterator[IncidentEvent]:
         name = self._detector.name_of(ask.key)
         self._say(f"looking at {name}: {ask.reason}")
-        diagnosis = None
+        diagnosis, wanted = None, Wanted(name, patience_seconds=patience_seconds)
         try:
-            diagnosis = OneBox(self._agent).diagnose(Wanted(name), None).diagnosis
+            diagnosis = OneBox(self._agent).diagnose(wanted, None).diagnosis
         except UnhangError as error:
             self._say(f"{name} was not diagnosed: {error}")
         alarm = self._detector.answered(ask.key, diagnosis, time.monotonic())

@@ -15,8 +15,9 @@ from collector.question import PATIENCE_SECONDS
 from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, IncidentState
 from shared.errors import UnhangError
 
-VISIT_SECONDS = 60.0
-"""From the beginning of one visit to that of the next: a visit costs each host a login and two looks."""
+VISIT_SECONDS = 30.0
+"""From the beginning of one visit to that of the next, which costs each host a login and two looks: a collector, too,
+looks at what has stood still for half a minute."""
 
 
 def watch_ssh(

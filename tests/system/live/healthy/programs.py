@@ -45,7 +45,7 @@ _NAMED = "{python} -m torch.distributed.run --nproc-per-node 2 --rdzv-backend c1
 LAUNCHES: Mapping[str, str] = {
     "torchrun": f"exec {TORCHRUN} {{program}}",
     "python": "exec {python} {program}",
-    "elastic": f"exec {TORCHRUN} --max-restarts 3 {{program}}",
+    "elastic": f"TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 exec {TORCHRUN} --max-restarts 3 {{program}}",
     "again": f"until [ -e {{folder}}/enough ]; do {TORCHRUN} {{program}} || exit 1; done",
     "shell": " & ".join(f"{_RANKS} RANK={rank} {{python}} {{program}}" for rank in range(3)) + " & wait $! && wait",
     "two": " & ".join(
