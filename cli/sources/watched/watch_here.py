@@ -11,6 +11,7 @@ from cli.sources.job_source import Wanted
 from cli.sources.one_box import OneBox
 from collector.detect.detector import Detector, JobKey, ToAsk
 from collector.detect.job_watch import Alarm
+from collector.question import PATIENCE_SECONDS
 from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, IncidentState
 from shared.errors import UnhangError
 from shared.rank_sets import fold
@@ -87,7 +88,7 @@ class _Here:
         self._say(f"looking at {name}: {ask.reason}")
         diagnosis = None
         try:
-            diagnosis = OneBox(self._agent).diagnose(Wanted(name), None).diagnosis
+            diagnosis = OneBox(self._agent).diagnose(Wanted(name, patience_seconds=_patience(ask)), None).diagnosis
         except UnhangError as error:
             self._say(f"{name} was not diagnosed: {error}")
         alarm = self._detector.answered(ask.key, diagnosis, time.monotonic())
@@ -112,6 +113,10 @@ class _Here:
     def _event(self, kind: IncidentChangeKind, incident: Incident, changed: Mapping[str, object]) -> IncidentEvent:
         self._count += 1
         return IncidentEvent(id=self._count, at=_now(), kind=kind, incident=incident.model_copy(update=changed))
+
+
+def _patience(ask: ToAsk) -> float:
+    return PATIENCE_SECONDS if ask.patience_seconds is None else min(ask.patience_seconds, PATIENCE_SECONDS)
 
 
 def _now() -> str:
