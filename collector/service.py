@@ -226,7 +226,8 @@ class Service:
         few = run.asked and self.watcher is not None and job is not None and not self.inventory.pods
         if self.watcher is None or not job:
             return WatchedAgents(leases.live())
-        return WatchedAgents(leases.live(), self.watcher.reported(job) if few else None, self.watcher.usual_pause(job))
+        reported, usual = self.watcher.reported(job) if few else None, self.watcher.usual_pause(job)
+        return WatchedAgents(leases.live(), reported, usual, self.watcher.faulty_hosts)
 
     async def _keep(self, made: Sweep, run: Run) -> Diagnosis:
         """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""

@@ -33,7 +33,7 @@ _MOST_BYTES = 4 << 20
 _SIZE = struct.Struct("!I")
 
 # struct tcp_info of linux/tcp.h: retransmits that were needless (the other end had it all along) are counted apart.
-_TCP_INFO = struct.Struct("=68xI28xI52xI56xI")
+_TCP_INFO = struct.Struct("=68xI28xI16xQ28xI56xI")
 _TCP_INFO_BYTES = 220
 
 
@@ -57,6 +57,8 @@ class Reached(Value):
     """Why much did not arrive where little did; empty where it did."""
     largest: int = 0
     """Of packets that arrived where full ones did not; 0: none, or not tried."""
+    arrived: int = 0
+    """Bytes of much that the other end has confirmed."""
     sent: int = 0
     """Packets."""
     resent: int = 0
@@ -210,6 +212,7 @@ def _figures(own: socket.socket) -> Reached:
     """Return what the kernel has counted; nothing where it is too old to say."""
     with suppress(OSError, struct.error):
         told = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        trip_us, resent, sent, needless = _TCP_INFO.unpack(told[:_TCP_INFO_BYTES])
-        return Reached(sent=sent, resent=max(0, resent - needless), trip_seconds=trip_us / 1e6)
+        trip_us, resent, arrived, sent, needless = _TCP_INFO.unpack(told[:_TCP_INFO_BYTES])
+        lost = max(0, resent - needless)
+        return Reached(arrived=arrived, sent=sent, resent=lost, trip_seconds=trip_us / 1e6)
     return Reached()

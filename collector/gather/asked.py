@@ -78,6 +78,7 @@ class AgentQueries:
         self.told: frozenset[int] = frozenset()
         """Ranks that are not to be looked at, for their agents have told where they stand."""
         self.usual_pause: float | None = None  # of jobs of this name, in seconds
+        self.faulty_hosts: tuple[str, ...] = ()
         self._silent: dict[str, Silent] = {}
         self._answered: set[str] = set()
         self._unreadable: list[Missing] = []
@@ -160,6 +161,7 @@ class AgentQueries:
             neighbours=neighbours_of(self.job, lists_apart(self.lists.values(), self.job, self.user)),
             unanswered=self._unanswered(),
             usual_pause_seconds=self.usual_pause,
+            faulty_hosts=self.faulty_hosts,
             nodes_without_ranks=self._nodes_without_ranks(),
             told=fold(self.told),
             unreadable=tuple(self._unreadable),

@@ -58,7 +58,7 @@ class _Here:
         self._agent.digests.renew()
         self._detector.take(_HERE, self._agent.digests.newest()[0], time.monotonic())
         for key in self._tell_of_new(time.monotonic()):
-            yield from self._look(ToAsk(key, "it is seen for the first time"))
+            yield from self._look(ToAsk(key, "it is seen for the first time", patience_seconds=0.0))
         due = self._detector.check(time.monotonic())
         for over in due.over:
             self._detector.closed(over.key, time.monotonic())
@@ -86,9 +86,9 @@ class _Here:
     def _look(self, ask: ToAsk) -> Iterator[IncidentEvent]:
         name = self._detector.name_of(ask.key)
         self._say(f"looking at {name}: {ask.reason}")
-        diagnosis = None
+        diagnosis, wanted = None, Wanted(name, patience_seconds=_patience(ask))
         try:
-            diagnosis = OneBox(self._agent).diagnose(Wanted(name, patience_seconds=_patience(ask)), None).diagnosis
+            diagnosis = OneBox(self._agent).diagnose(wanted, None).diagnosis
         except UnhangError as error:
             self._say(f"{name} was not diagnosed: {error}")
         alarm = self._detector.answered(ask.key, diagnosis, time.monotonic())

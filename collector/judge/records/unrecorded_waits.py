@@ -41,7 +41,8 @@ def _may_wait(root: int, observations: Observations) -> bool:
     if _was_looked_at(root, observations):
         return bool(groups)
     owed = any(may_owe(other, group, observations) for group in groups for other in group.members if other != root)
-    return is_of_gloo(root, observations) and (owed or not _tells_all_groups(observations.traces[root]))
+    alone = len(observations.roster.ranks) == 2  # of one against one either may be the odd one
+    return is_of_gloo(root, observations) and (owed or alone or not _tells_all_groups(observations.traces[root]))
 
 
 def _tells_all_groups(trace: Trace) -> bool:
@@ -88,7 +89,7 @@ def with_hidden(
     """
     if not faults:
         return _hidden_faults(tuple(hidden), graph, observations)
-    if not observations.roster.live and _only_undumped(faults, observations):
+    if all(_are_undumped(fault.culprits, observations) for fault in faults):
         return [*_hidden_faults(tuple(hidden), graph, observations), *faults]
     if len(faults) != 1 or not set(outsiders(observations)) <= set(faults[0].culprits):
         return faults
@@ -100,12 +101,8 @@ def with_hidden(
     return [replace(faults[0], victims=victims, remarks=(*faults[0].remarks, remark))]
 
 
-def _only_undumped(faults: Sequence[Fault], observations: Observations) -> bool:
-    """Is all that is held against anybody that there is no dump? Who left one and has not come is no less suspect."""
-    return all(_are_undumped(fault.culprits, observations) for fault in faults)
-
-
 def _are_undumped(ranks: Sequence[int], observations: Observations) -> bool:
+    """Is all that is held against them that there is no dump? Who left one and has not come is no less suspect."""
     views = (observations.roster.ranks[rank] for rank in ranks)
     return not observations.roster.live and all(view.gone and view.exited is None for view in views)
 

@@ -9,6 +9,7 @@
 All calls block, and raise StoreTrouble.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -37,6 +38,7 @@ from shared.answer.incidents import (
     IncidentEvent,
     IncidentState,
 )
+from shared.answer.words import HARDWARE_CAUSES
 from shared.errors import InvalidInput, InvalidSettings, NotFound, quoted
 from shared.server.access import UNBOUND, Access
 from shared.value import Value
@@ -45,6 +47,9 @@ V = TypeVar("V", bound=Value)
 
 REOPENED_SECONDS = 600.0
 FALSE_ALARM_SECONDS = 86_400.0
+RECENT_SECONDS = 30 * 86_400.0
+FAULTY_TIMES = 2
+"""After so many incidents a node may be at fault for what hardware can cause; one may be anybody's."""
 MOST_INCIDENTS = 1_000
 MOST_EVENTS = 20_000
 """As many as are kept; the oldest go first, and no incident that is not over."""
@@ -52,6 +57,7 @@ _MOST_HISTORY = 100
 _MOST_DIAGNOSES = 12
 """Of one incident: the first, and the newest."""
 _MOST_HOSTS = 64
+_MOST_COMPARED = 200
 
 
 class Incidents:
@@ -160,6 +166,13 @@ class Incidents:
         """Return all that are not over."""
         return self.list(states=LIVE_STATES, limit=MOST_INCIDENTS, seen_by=seen_by)
 
+    def faulty_hosts(self) -> tuple[str, ...]:
+        """Return the nodes whose ranks were culprits again and again lately, for causes that hardware can have."""
+        over = self.list(states=(IncidentState.RESOLVED,), limit=MOST_INCIDENTS)
+        causes = ((host, each.cause) for each in over if _is_recent(each) for host in each.hosts)
+        counts = Counter(host for host, cause in causes if cause in HARDWARE_CAUSES)
+        return tuple(sorted(host for host, count in counts.items() if count >= FAULTY_TIMES))
+
     def events(self, *, after: int, limit: int = 500) -> tuple[IncidentEvent, ...]:
         """Return the events after the one of that number, oldest first."""
         wanted = select(events.c.body).where(events.c.id > after).order_by(events.c.id).limit(limit)
@@ -196,6 +209,7 @@ class Incidents:
                 "opened_at": time_of(now_ms),
                 "seen_at": time_of(now_ms),
                 "hosts": found.hosts[:_MOST_HOSTS],
+                "before": _count_before(connection, found),
                 "diagnoses": diagnoses,
                 "times_seen": max(1, len(diagnoses)),
                 "history": (),
@@ -258,6 +272,20 @@ class Incidents:
         connection.execute(insert(events).values(body=_json(event), **row))
         connection.execute(delete(events).where(events.c.id <= number - MOST_EVENTS))
         return now
+
+
+def _count_before(connection: Connection, found: Incident) -> int:
+    """Return how many earlier incidents were of its kind and at its line or, where that is not known, on its nodes."""
+    there = select(incident_hosts.c.incident).where(incident_hosts.c.host_key.in_(map(host_key, found.hosts)))
+    same = incidents.c.job_key == job_key(found.job) if found.place else incidents.c.id.in_(there)
+    bodies = connection.execute(select(incidents.c.body).where(same).limit(_MOST_COMPARED)).scalars().all()
+    earlier = [read_stored(body, Incident) for body in bodies]
+    return sum((each.kind, each.place) == (found.kind, found.place) for each in earlier if _is_recent(each))
+
+
+def _is_recent(incident: Incident) -> bool:
+    age = datetime.now(UTC) - datetime.fromisoformat(incident.opened_at)
+    return age.total_seconds() < RECENT_SECONDS
 
 
 def _seen_by(access: Access) -> Select[tuple[str]]:
