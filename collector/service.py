@@ -135,8 +135,12 @@ class Service:
             host=address.host, url=address.url, lease_seconds=leases.seconds, digest_seconds=self.digest_seconds
         )
 
-    async def _diagnose_unasked(self, job: str) -> Diagnosis:
-        run = await self.start(self.question(job), asked=False)
+    async def _diagnose_unasked(self, job: str, patience: float | None) -> Diagnosis:
+        question = self.question(job)
+        if patience is not None:
+            least = min(patience, question.patience_seconds)
+            question = question.model_copy(update={"patience_seconds": least})
+        run = await self.start(question, asked=False)
         while (diagnosis := await run.within(_UNASKED_SECONDS)) is None:
             pass
         return diagnosis

@@ -48,8 +48,8 @@ def digest_seconds_of(agents: int) -> float:
     return min(_RARELY_SECONDS, max(DIGEST_SECONDS, DIGEST_SECONDS * agents / _OFTEN))
 
 
-Diagnose = Callable[[str], Awaitable[Diagnosis]]
-"""Diagnoses the job of that name. Raises UnhangError."""
+Diagnose = Callable[[str, float | None], Awaitable[Diagnosis]]
+"""Diagnoses the job of that name, with so much patience at most; None: as usual. Raises UnhangError."""
 
 
 class Watcher:
@@ -151,7 +151,7 @@ class Watcher:
                 if await self._hold(key):
                     self.looked += 1
                     _log.info("looking at %s unasked: %s", quoted(self.detector.name_of(key)), ask.reason)
-                    diagnosis = await self._made(key)
+                    diagnosis = await self._made(key, ask.patience_seconds)
         finally:
             alarm = self.detector.answered(key, diagnosis, self._clock())
         if alarm is not None:
@@ -162,12 +162,12 @@ class Watcher:
         except StoreTrouble as trouble:
             _log.warning("what was found about %s waits for the store: %s", quoted(key[0]), trouble)
 
-    async def _made(self, key: JobKey) -> Diagnosis | None:
+    async def _made(self, key: JobKey, patience: float | None) -> Diagnosis | None:
         try:
             try:
-                return await self._diagnose(self.detector.name_of(key))
+                return await self._diagnose(self.detector.name_of(key), patience)
             except InvalidInput:  # several users have a job of that name, of which one tells us nothing
-                return await self._diagnose(qualified(*key))
+                return await self._diagnose(qualified(*key), patience)
         except UnhangError as error:
             _log.info("%s was not diagnosed: %s", quoted(key[0]), error)
             return None

@@ -65,7 +65,7 @@ def _version(version: str, chosen: argparse.Namespace) -> int:
     print(f"\nPyTorch {version}", flush=True)
     if chosen.alarms:
         parts = chosen.scenarios or [f"={name}" for name in alarms.WATCHED]
-        with Forks(environment) as forks:
+        with Forks(environment, nice=10) as forks:
             return alarms.run([one for one in SCENARIOS if one.is_chosen(parts)], environment, forks, chosen.alarms)
     if not chosen.scenarios:
         wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)

@@ -36,8 +36,8 @@ WATCHED = (
 TIMEOUT_SECONDS = 60
 _ENDS_SECONDS = 150.0
 """Until a watchdog has ended its ranks: it may wait for a dump, and on a busy machine everything waits."""
-_LEAVES_SECONDS = 10.0
-"""Between the first and the last, as a rule."""
+_LEAVES_SECONDS = 45.0
+"""Between the first and the last."""
 _COLUMNS = "{:32} {:10} {:>6} {:>6} {:20} {:16} {:8} {:10} {:10} {:10}"
 HEADS = ("scenario", "asked", "alarm", "end", "kind", "culprit", "kept", "dumps", "logs", "remembered")
 

@@ -11,6 +11,7 @@ from cli.sources.job_source import Wanted
 from cli.sources.one_box import OneBox
 from collector.detect.detector import Detector, JobKey, ToAsk
 from collector.detect.job_watch import Alarm
+from collector.question import PATIENCE_SECONDS
 from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, IncidentState
 from shared.errors import UnhangError
 from shared.rank_sets import fold
@@ -57,7 +58,7 @@ class _Here:
         self._agent.digests.renew()
         self._detector.take(_HERE, self._agent.digests.newest()[0], time.monotonic())
         for key in self._tell_of_new(time.monotonic()):
-            yield from self._look(ToAsk(key, "it is seen for the first time"), patience_seconds=0.0)
+            yield from self._look(ToAsk(key, "it is seen for the first time", patience_seconds=0.0))
         due = self._detector.check(time.monotonic())
         for over in due.over:
             self._detector.closed(over.key, time.monotonic())
@@ -82,10 +83,10 @@ class _Here:
                 new += [key] if len(watch.view.ranks) > 1 else []
         return new
 
-    def _look(self, ask: ToAsk, *, patience_seconds: float | None = None) -> Iterator[IncidentEvent]:
+    def _look(self, ask: ToAsk) -> Iterator[IncidentEvent]:
         name = self._detector.name_of(ask.key)
         self._say(f"looking at {name}: {ask.reason}")
-        diagnosis, wanted = None, Wanted(name, patience_seconds=patience_seconds)
+        diagnosis, wanted = None, Wanted(name, patience_seconds=_patience(ask))
         try:
             diagnosis = OneBox(self._agent).diagnose(wanted, None).diagnosis
         except UnhangError as error:
@@ -112,6 +113,10 @@ class _Here:
     def _event(self, kind: IncidentChangeKind, incident: Incident, changed: Mapping[str, object]) -> IncidentEvent:
         self._count += 1
         return IncidentEvent(id=self._count, at=_now(), kind=kind, incident=incident.model_copy(update=changed))
+
+
+def _patience(ask: ToAsk) -> float:
+    return PATIENCE_SECONDS if ask.patience_seconds is None else min(ask.patience_seconds, PATIENCE_SECONDS)
 
 
 def _now() -> str:
