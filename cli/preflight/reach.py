@@ -33,7 +33,7 @@ _MOST_BYTES = 4 << 20
 _SIZE = struct.Struct("!I")
 
 # struct tcp_info of linux/tcp.h: retransmits that were needless (the other end had it all along) are counted apart.
-_TCP_INFO = struct.Struct("=68xI28xI16xQ28xI56xI")
+_TCP_INFO = struct.Struct("=68xI28xI52xI32xI20xI")
 _TCP_INFO_BYTES = 220
 
 
@@ -58,7 +58,7 @@ class Reached(Value):
     largest: int = 0
     """Of packets that arrived where full ones did not; 0: none, or not tried."""
     arrived: int = 0
-    """Bytes of much that the other end has confirmed."""
+    """Packets that the other end has confirmed."""
     sent: int = 0
     """Packets."""
     resent: int = 0
@@ -212,7 +212,7 @@ def _figures(own: socket.socket) -> Reached:
     """Return what the kernel has counted; nothing where it is too old to say."""
     with suppress(OSError, struct.error):
         told = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        trip_us, resent, arrived, sent, needless = _TCP_INFO.unpack(told[:_TCP_INFO_BYTES])
+        trip_us, resent, sent, arrived, needless = _TCP_INFO.unpack(told[:_TCP_INFO_BYTES])
         lost = max(0, resent - needless)
         return Reached(arrived=arrived, sent=sent, resent=lost, trip_seconds=trip_us / 1e6)
     return Reached()

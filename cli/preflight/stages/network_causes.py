@@ -12,8 +12,8 @@ _LEAST_RESENT = 4
 """One burst that a switch had no room for is no fault."""
 
 _TIMES_USUAL = 5.0
-_OF_ONE_PACKET = 1024
-"""Where no full packet passes, not even the first is confirmed; where many are lost, some are."""
+_FEW_ARRIVE = 4
+"""Where no full packet passes, only the first small ones are confirmed; where many are lost, some of ten are."""
 
 _MOST_EVIDENCE = 6
 
@@ -80,7 +80,7 @@ def cause_of(flows: Sequence[Flow]) -> Cause:
     """
     failing = [flow for flow in flows if flow.reached.failed or flow.reached.large or _lossy(flow)]
     evidence = tuple(flow.line for flow in failing[:_MOST_EVIDENCE])
-    sized = [flow for flow in failing if flow.reached.largest and flow.reached.arrived < _OF_ONE_PACKET]
+    sized = [flow for flow in failing if flow.reached.largest and flow.reached.arrived <= _FEW_ARRIVE]
     if sized:
         fits = max(flow.reached.largest for flow in sized)
         mtu = f"; its MTU is {sized[0].mtu}" if sized[0].mtu else ""
