@@ -51,6 +51,7 @@ async def coordinate(
         stage.text = f"{len(reception.links)} of {len(board.names)}"
         stage.outcome = "passed" if len(reception.links) == len(board.names) else "failed"
         board.untested += [f"a connection was refused: {why}" for why in reception.refused]
+    tell(f"{counted(len(board.members), 'node')} to test, in {board.seconds_left:.0f} s at most (--deadline)")
     median = await _stages(board, wanted)
     return conclude(board, median)
 
