@@ -185,8 +185,8 @@ def _worked_within(view: RankView, activity: Activity | None, look: RankSnapshot
     own = at_work_within(look, burns=polling(view, activity, look, look).cpu)
     if not own and (view.apart is not None or (activity is not None and in_remote_call(activity))):
         own = None
-    ran = len(view.looks) < 2 and _stack_changed(view, look, look)
-    return _any_known((own, ran or serves(look) or None, _switched_within(view, activity, look), *children))
+    ran = _stack_changed(view, look, look) or serves(look)
+    return _any_known((own, ran or None, _switched_within(view, activity, look), *children))
 
 
 def _switched_within(view: RankView, activity: Activity | None, look: RankSnapshot) -> bool | None:

@@ -156,11 +156,15 @@ def _was_not_seen_twice(fault: Fault, suspects: tuple[int, ...], observations: O
 def _moves(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
     """Does one move between the looks, with what is not seen? It is not hung before one that works would be.
 
-    What moves in a circle stands on one line, or asks for a file or a lock, and is seen to.
+    What moves in a circle stands on one line, or asks for a file or a lock, and is seen to. Where a mere suspicion names
+    nobody, all must stand still, those who wait as well.
     """
     if _is_starting(fault) or _cannot_pass(fault, observations):
         return False
-    busy = (rank for rank in suspects if observations.motion.by_rank.get(rank) is Motion.BUSY)
+    motions = observations.motion.by_rank
+    if not fault.culprits and is_suspicion(fault):
+        return any(motions.get(view.rank) is Motion.BUSY for view in observations.roster.present())
+    busy = (rank for rank in suspects if motions.get(rank) is Motion.BUSY)
     return not all(map(observations.may_wait, busy))
 
 
