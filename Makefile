@@ -1,5 +1,5 @@
 # `make` without a target says what there is. PYTHON, TORCH, FAULT, RANK, KEEP, WORKERS, HEALTHY, ZIPAPP_FOR, VERSIONS,
-# SCENARIOS and NCCL are taken from the command line.
+# SCENARIOS, NCCL and REHEARSE are taken from the command line.
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -15,7 +15,7 @@ QUICK_WORKERS := $(or $(WORKERS),$(shell n=$$(nproc); echo $$((n > 6 ? 12 : 2 * 
 PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks
 # Where the tests are that wait, or that a busy machine would fail, marked `steady`.
-STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/system/pages tests/system/preflight \
+STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/system/pages tests/system/preflight tests/system/slurm \
 	tests/unit/collector/gather/fanout
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick repeat frameworks preflight zoo healthy lab check lint format types bench \
-	wheel openapi zipapp constraints layouts clean
+	wheel release openapi zipapp constraints layouts clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,7 +55,7 @@ repeat: $(INSTALLED) ## the same questions again and again about jobs that move,
 frameworks: $(INSTALLED) ## jobs as Ray, transformers and DeepSpeed start them; installs these into build/frameworks
 	$(BIN)/python -m pytest -n 0 -m frameworks
 
-preflight: $(INSTALLED) ## try `unhang preflight` on sixteen hosts with faults, as root; takes half an hour
+preflight: $(INSTALLED) ## try `unhang preflight` on hosts with thirty faults, as root; takes half an hour
 	$(BIN)/python -m pytest -n 0 -m bench tests/system/preflight
 
 zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour
@@ -64,8 +64,16 @@ zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a 
 healthy: $(INSTALLED) ## jobs that are well, each looked at five times, as a table; HEALTHY='--fast backs_off' for fewer; hours
 	$(BIN)/python -m tests.system.live.healthy $(HEALTHY)
 
-lab: $(INSTALLED) ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., NCCL=FILE; gigabytes
-	@$(BIN)/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
+# Beside PyTorch's wheel the lab needs what unhang needs, and no PyTorch for CPUs: without .venv it makes a smaller one.
+LAB_VENV := $(if $(wildcard $(INSTALLED)),$(VENV),build/lab/venv)
+build/lab/venv/.installed: pyproject.toml constraints.txt
+	@echo 'lab: making build/lab/venv'
+	@$(PYTHON) -m venv build/lab/venv
+	@build/lab/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[collector]'
+	@touch $@
+
+lab: $(LAB_VENV)/.installed ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., NCCL=FILE; gigabytes
+	@$(LAB_VENV)/bin/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
 
@@ -86,6 +94,9 @@ bench: $(INSTALLED) ## measure against the budgets
 wheel: $(INSTALLED) ## build the distribution into dist/
 	$(BIN)/python -m build --no-isolation
 
+release: $(INSTALLED) ## build wheel, zipapp, bill of materials and sums into dist/, and try each; REHEARSE=1 before it is dated
+	@$(BIN)/python -m deploy.release.build $(if $(REHEARSE),--rehearse)
+
 openapi: $(INSTALLED) ## write collector/show/openapi.json again, after a change to the API
 	$(BIN)/python -m deploy.wheel.openapi
 
@@ -100,6 +111,7 @@ constraints: $(INSTALLED) ## write constraints.txt again from what is installed 
 
 layouts: $(INSTALLED) ## where PyTorch keeps its recorder, from official wheels; VERSIONS='2.14.1 2.15.0' for fewer; gigabytes
 	$(BIN)/python -m deploy.layouts.build $(VERSIONS)
+	$(BIN)/python -m tests.lab --records --write $(addprefix --version ,$(VERSIONS))
 
 clean: ## remove what the other targets made, .venv too
 	rm -rf $(VENV) build dist bench-results .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -84,8 +84,12 @@ def ssh_options(command: F) -> F:
 
 _SSH_OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("--ssh", "Look at hosts over your own ssh and its configuration; needs no agent.", {"is_flag": True}),
-    ("--hosts", "With --ssh: the hosts, e.g. 'node[01-64],gpu7'.", {"metavar": "LIST"}),
-    ("--slurm", "With --ssh: the hosts of this Slurm job, by squeue.", {"metavar": "JOBID"}),
+    (
+        "--hosts",
+        "With --ssh: the hosts, e.g. 'node[01-64],gpu7', or a hostfile of MPI or DeepSpeed.",
+        {"metavar": "LIST"},
+    ),
+    ("--slurm", "With --ssh: this Slurm job, on the hosts that squeue names.", {"metavar": "JOBID"}),
     (
         "--fanout",
         "Hosts to visit at the same time.",
@@ -102,8 +106,11 @@ _SSH_OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
-def hosts_and_way() -> "tuple[tuple[str, ...], Way] | None":
-    """Return the hosts that `--ssh` names, and how they are reached; None without it. Raises UsageError."""
+def hosts_and_way() -> "tuple[tuple[str, ...], Way, str | None] | None":
+    """Return the hosts that `--ssh` names, how they are reached, and which job `--slurm` means; None without it.
+
+    Raises UsageError.
+    """
     meta = click.get_current_context().meta
     hosts, job_id = meta.get("--hosts"), meta.get("--slurm")
     if not meta.get("--ssh"):
@@ -112,17 +119,19 @@ def hosts_and_way() -> "tuple[tuple[str, ...], Way] | None":
         return None
     if (hosts is None) == (job_id is None):
         raise click.UsageError("--ssh needs one of --hosts and --slurm")
-    from cli.sources.slurm import hosts_of_slurm_job
+    from cli.sources.hostfile import read_hosts
+    from cli.sources.slurm import SlurmJob, find_slurm_job
     from cli.sources.ssh_command import Way, read_client, read_program
     from collector.hostlists import parse_host_names
 
     file = meta["--with-zipapp"]
     program = None if file is None else read_program(file)
     way = Way(read_client(meta["--ssh-command"]), meta["--ssh-option"], meta["--remote-command"], program)
-    names = parse_host_names(str(hosts) if job_id is None else hosts_of_slurm_job(job_id))
+    meant = SlurmJob(read_hosts(str(hosts)), None) if job_id is None else find_slurm_job(job_id)
+    names = parse_host_names(meant.hosts)
     if not names:
         raise click.UsageError("--hosts names no host")
-    return tuple(names), way
+    return tuple(names), way, meant.name
 
 
 def hosts_over_ssh() -> "Ssh | None":
@@ -132,8 +141,8 @@ def hosts_over_ssh() -> "Ssh | None":
         return None
     from cli.sources.ssh import Ssh
 
-    names, way = found
-    return Ssh(names, way, most_at_once=click.get_current_context().meta["--fanout"])
+    names, way, job = found
+    return Ssh(names, way, most_at_once=click.get_current_context().meta["--fanout"], job=job)
 
 
 def choose_source() -> "JobSource":

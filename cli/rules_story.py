@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from collector.align.stacks.tables.match_frames import FRAMES, NATIVE_FRAMES, frame_pattern
+from collector.checks.environment import SETTINGS
 from shared.formats.kernel_lines import KERNEL_MATCHERS, read_kernel_line
 from shared.formats.logs.parse import clean_line, find_events
 from shared.formats.logs.rows_all import MATCHERS
@@ -40,6 +41,7 @@ def built_in() -> dict[str, int]:
         "frames": len(FRAMES),
         "native_frames": len(NATIVE_FRAMES),
         "secrets": len(SHAPES),
+        "checks": len(SETTINGS),
     }
     for found in installed_rules().rows:
         all_of_them[found.table] -= 1

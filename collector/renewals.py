@@ -16,7 +16,7 @@ from typing import Literal
 from fastapi import FastAPI
 from pydantic import ValidationError
 
-from collector.agents.registrants import parse_registrant, plain_sender
+from collector.agents.registration.registrants import parse_registrant, plain_sender
 from collector.hostlists import AgentAddress
 from collector.service import Service
 from collector.settings import CollectorSettings

@@ -15,15 +15,15 @@ from collector.agents.add_places import Known, join
 from collector.agents.directory import Directory, SourceMetrics
 from collector.agents.from_settings import make_directory
 from collector.agents.pods_of_ranks import namespaces_of
-from collector.agents.registered import Registrant
-from collector.agents.registered_store import shared_leases
+from collector.agents.registration.registered import Registrant
+from collector.agents.registration.registered_store import shared_leases
 from collector.concurrency.gc_pauses import Garbage
 from collector.concurrency.threads import run_in_thread
 from collector.gather.asked import RankLists
 from collector.gather.debug_one_rank import look_closely
 from collector.gather.fanout.fanout import Fanout, make_client
 from collector.gather.fanout.values import Silent
-from collector.gather.judge_and_stamp import new_id, rfc3339
+from collector.gather.judge_and_stamp import kept_as, new_id, rfc3339
 from collector.gather.plan import Gathered
 from collector.gather.sweep import find, gather, sweep
 from collector.gather.swept import Sweep
@@ -112,10 +112,11 @@ class Service:
             survey_above=self.settings.survey_above,
         )
 
-    async def start(self, question: Question, *, asked: bool = True) -> Run:
+    async def start(self, question: Question, *, asked: bool = True, keep: bool = True) -> Run:
         """Start a diagnosis, or join the one under way for the same job, here or at a replica. Raises Busy."""
         now = time.time_ns()
-        return await self.runs.start(Run(id=new_id(now), question=question, started_at=rfc3339(now), asked=asked))
+        run = Run(id=new_id(now), question=question, started_at=rfc3339(now), asked=asked, keep=keep)
+        return await self.runs.start(run)
 
     @property
     def digest_seconds(self) -> float | None:
@@ -134,8 +135,12 @@ class Service:
             host=address.host, url=address.url, lease_seconds=leases.seconds, digest_seconds=self.digest_seconds
         )
 
-    async def _diagnose_unasked(self, job: str) -> Diagnosis:
-        run = await self.start(self.question(job), asked=False)
+    async def _diagnose_unasked(self, job: str, patience: float | None) -> Diagnosis:
+        question = self.question(job)
+        if patience is not None:
+            least = min(patience, question.patience_seconds)
+            question = question.model_copy(update={"patience_seconds": least})
+        run = await self.start(question, asked=False)
         while (diagnosis := await run.within(_UNASKED_SECONDS)) is None:
             pass
         return diagnosis
@@ -221,12 +226,15 @@ class Service:
         few = run.asked and self.watcher is not None and job is not None and not self.inventory.pods
         if self.watcher is None or not job:
             return WatchedAgents(leases.live())
-        return WatchedAgents(leases.live(), self.watcher.reported(job) if few else None, self.watcher.usual_pause(job))
+        reported, usual = self.watcher.reported(job) if few else None, self.watcher.usual_pause(job)
+        return WatchedAgents(leases.live(), reported, usual, self.watcher.faulty_hosts)
 
     async def _keep(self, made: Sweep, run: Run) -> Diagnosis:
         """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""
         id, looks = run.id, made.snapshots
-        diagnosis = made.diagnosis.model_copy(update={"id": id})
+        if not run.keep:
+            return self._remembered(made.diagnosis.model_copy(update={"id": id}))
+        diagnosis = kept_as(made.diagnosis, id)
         try:
             await self.async_store.keep(
                 self.store.save,
@@ -240,10 +248,15 @@ class Service:
         except StoreTrouble as trouble:
             _log.error("diagnosis %s is not kept: %s", id, trouble)
             self.counters.diagnosis_not_kept()
-            diagnosis = diagnosis.model_copy(update={"next_steps": (*diagnosis.next_steps, _NOT_KEPT)})
-            self._unkept[id] = diagnosis
-            while len(self._unkept) > _UNKEPT:
-                self._unkept.popitem(last=False)
+            unkept = {"id": id, "next_steps": (*diagnosis.next_steps, _NOT_KEPT)}
+            return self._remembered(made.diagnosis.model_copy(update=unkept))
+        return diagnosis
+
+    def _remembered(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Have it for a moment without the store, for whoever asks for its id."""
+        self._unkept[diagnosis.id] = diagnosis
+        while len(self._unkept) > _UNKEPT:
+            self._unkept.popitem(last=False)
         return diagnosis
 
     def _namespaces_of(self, made: Sweep) -> frozenset[str]:

@@ -1,8 +1,12 @@
 """The environment variables of a rank that are reported, beside those that say which rank it is.
 
 An allow-list of names: settings of PyTorch, the communication libraries, the launchers and the devices. None of
-them holds a secret by its meaning; no other variable is ever kept.
+them holds a secret by its meaning; no other variable is ever kept, but for those that rules of the site check.
 """
+
+from functools import cache
+
+from shared.rules.site_rules import checked_variables
 
 REPORTED = frozenset(
     {
@@ -27,3 +31,9 @@ REPORTED = frozenset(
         *("GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME UCX_NET_DEVICES".split()),
     }
 )
+
+
+@cache
+def reported() -> frozenset[str]:
+    """Return the names that are reported here."""
+    return REPORTED | checked_variables()

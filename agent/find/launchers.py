@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from agent.find.environment_names import REPORTED
 from shared.errors import quoted
+from shared.wire.job_names import OF_SLURM
 from shared.wire.snapshot import Identity
 
 Environment = dict[str, str]
@@ -166,7 +167,7 @@ def is_address(environment: Environment) -> bool:
 def _given_name(environment: Environment) -> str | None:
     slurm = environment.get("SLURM_JOB_ID")
     if slurm:
-        return f"slurm-{slurm}"
+        return f"{OF_SLURM}{slurm}"
     run_id = environment.get("TORCHELASTIC_RUN_ID", "none")
     return run_id if run_id not in ("none", "") else None
 

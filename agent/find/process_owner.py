@@ -11,6 +11,7 @@ import os
 import pwd
 import struct
 from contextlib import ExitStack
+from functools import lru_cache
 
 from agent.errors import Gone
 from agent.proc.procfs import ProcFs, reading
@@ -67,6 +68,15 @@ def user_of(procfs: ProcFs, pid: int) -> str | None:
         return str(owner)
     inside = _uid_inside(procfs, pid, uid) if is_outermost else None
     return str(uid) if inside is None else f"c{inside}"
+
+
+@lru_cache(maxsize=256)
+def name_of(user: str | None) -> str | None:
+    """Return the name of a user of this machine; None: it has none here, as inside of a container."""
+    try:
+        return pwd.getpwuid(int(user or "")).pw_name[:64]
+    except (ValueError, KeyError, OverflowError):
+        return None
 
 
 def _namespace_owner(procfs: ProcFs, pid: int) -> tuple[int | None, bool]:

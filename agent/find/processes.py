@@ -10,13 +10,14 @@ from agent.errors import Gone
 from agent.find.blockers import Blockers
 from agent.find.environment import PYTHON, Environment, Environments, key_of
 from agent.find.launchers import NAMES, is_launcher, mistaken
-from agent.find.process_owner import user_of
+from agent.find.process_owner import name_of, user_of
 from agent.find.rank_identity import identity_of
 from agent.find.torch_groups import TorchGroup
 from agent.proc.credentials import has_borrowed_rights
 from agent.proc.procfs import ProcFs, Stat
 from agent.tools.thin_parent import own_pids
 from shared.errors import NotPermitted
+from shared.rules.site_rules import checked_variables
 from shared.wire.snapshot import Identity
 
 
@@ -75,7 +76,7 @@ class Lister:
         self._blockers = blockers or Blockers(procfs)
         self.own_pid = os.getpid() if own_pid is None else own_pid
         self._own = own_pids() | {self.own_pid}
-        self._environments = Environments(procfs, NAMES)
+        self._environments = Environments(procfs, NAMES | checked_variables())
         self._with_torch: set[tuple[int, int]] = set()
         self._without_torch: dict[tuple[int, int, int], tuple[int, RankLikelihood]] = {}
         self._known: dict[tuple[int, int], Candidate] = {}
@@ -198,7 +199,8 @@ class Lister:
                 self._mistaken[stat.pid] = wrong
             if identity is None or has_borrowed_rights(self._procfs, stat.pid):
                 return None
-            owned = identity.model_copy(update={"user": user_of(self._procfs, stat.pid)})
+            user = user_of(self._procfs, stat.pid)
+            owned = identity.model_copy(update={"user": user, "owner": name_of(user)})
             launches = group is None and is_launcher(self._arguments(stat.pid))
             return Candidate(stat, owned, environment, launches, group is not None)
         finally:

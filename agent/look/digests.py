@@ -109,7 +109,10 @@ def _job_digest(
     now.sort(key=lambda each: each.identity.rank)
     groups = {each.newest.name[:MOST_GROUP_NAME]: 0 for each in now if each.newest is not None}
     table = {group: index for index, group in enumerate(list(groups)[:MOST_GROUPS])}
-    timeouts = [each.newest.timeout_ms for each in now if each.may_be_pending and each.newest is not None]
+    newest = [(each.newest.timeout_ms, each.may_be_pending) for each in now if each.newest is not None]
+    timeouts = [(ms / 1000, pending) for ms, pending in newest if 0 < ms < _MOST_TIMEOUT_MS]
+    # A rank that still makes the communicator of its next operation has none pending, and as long as for one.
+    timed = [seconds for seconds, pending in timeouts if pending] or [seconds for seconds, _ in timeouts]
     sizes = [each.identity.world_size for each in now if each.identity.world_size is not None]
     try:
         return JobDigest(
@@ -117,7 +120,7 @@ def _job_digest(
             user=name[1],
             attempt=attempt,
             world_size=max(sizes, default=None),
-            timeout_seconds=min((ms / 1000 for ms in timeouts if 0 < ms < _MOST_TIMEOUT_MS), default=None),
+            timeout_seconds=min(timed, default=None),
             ranks=tuple(each.identity.rank for each in now),
             still=tuple(_tenths(each.still) for each in now),
             idle=tuple(_tenths(each.idle) for each in now),

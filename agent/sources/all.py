@@ -9,6 +9,7 @@ from agent.sources.process import ProcessSource
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.recorder_source import RecorderSource
 from agent.sources.setup import SetupSource
+from agent.sources.site_sources import WithSiteSources
 from agent.sources.source import Metered, Source
 from agent.sources.stacks import StacksSource
 from agent.tools.memory_budget import Memory
@@ -27,7 +28,7 @@ def make_sources(
         ProcessSource(pool),
         StacksSource(py_spy, pool, memory, fallback=pystack),
         FdsSource(),
-        LogsSource(),
+        WithSiteSources(LogsSource(), pool),
         RecorderSource(memory, locator=locator),
         SetupSource(),
     )

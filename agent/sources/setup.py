@@ -6,7 +6,7 @@ from contextlib import suppress
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
-from agent.find.environment_names import REPORTED
+from agent.find.environment_names import reported
 from agent.find.launchers import is_launcher
 from agent.proc.job_files import open_named
 from agent.proc.library_versions import Loaded, driver_version, read_versions
@@ -40,7 +40,7 @@ class SetupSource:
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         procfs, pid = context.procfs, rank.stat.pid
-        variables = {n: redact(v)[:_LONGEST_VALUE] for n, v in sorted(rank.environment.items()) if n in REPORTED}
+        variables = {n: redact(v)[:_LONGEST_VALUE] for n, v in sorted(rank.environment.items()) if n in reported()}
         loaded = self._versions(rank, procfs)
         setup = Setup(
             variables=variables,

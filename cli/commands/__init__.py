@@ -8,7 +8,7 @@ from cli.commands.collector import collector
 from cli.commands.core import core
 from cli.commands.diagnose import diagnose
 from cli.commands.fds import fds
-from cli.commands.installation import probe_path, version
+from cli.commands.installation import plugins, probe_path, version
 from cli.commands.jobs import jobs
 from cli.commands.logs import logs
 from cli.commands.look import look
@@ -41,6 +41,7 @@ COMMANDS: tuple[click.Command, ...] = (
     look,
     mcp,
     notify,
+    plugins,
     preflight,
     probe_path,
     rules,

@@ -1,6 +1,7 @@
 """`unhang diagnose`: which rank, why, what now."""
 
 import time
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -139,6 +140,7 @@ def _watch(source: "JobSource", wanted: "Wanted", *, as_json: bool, markdown: bo
     """Show one verdict after the other. Ends by an error, such as that the job is gone, or by a signal."""
     from shared.answer.follow_up import asked_through
 
+    wanted = replace(wanted, keep=False)
     while True:
         verdict = _judge(source, wanted, verbose=False)
         diagnosis = asked_through(verdict.diagnosis, *source_words())

@@ -151,7 +151,7 @@ def preflight(
         return _Ending(out, None if collector is None else collector_at(collector, collector_token_file), as_json)
 
     if over is not None:
-        hosts, way = over
+        hosts, way, _ = over
         remote = ["preflight", "--over-stdio", *(["--python", python] if python else [])]
         last = ending()
         _finish(context, over_ssh(hosts, way, remote, wanted), last)

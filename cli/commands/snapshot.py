@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   unhang snapshot -o incident/
-  srun --jobid 4242 --overlap --ntasks-per-node 1 unhang snapshot -o /shared/incident --allow-empty
+  srun --jobid 4242 --overlap -w 'node[1-9]' --ntasks-per-node 1 unhang snapshot -o /shared/incident --allow-empty
   unhang diagnose --from /shared/incident""",
 )
 @click.option("--job", metavar="JOB", help="Only the ranks of this job.")

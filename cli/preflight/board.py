@@ -72,6 +72,13 @@ class Board:
         here = (node for node in range(len(self.names)) if node in self.links)
         return tuple(node for node in here if node not in self.out and not self.lost(node))
 
+    @property
+    def members_without_bad_links(self) -> tuple[int, ...]:
+        """Those without an end of each link that is known to be bad: with both, a trial would find it once more."""
+        links = [each.hosts for each in self.findings if each.kind is PreflightKind.PATH_LINK_FAILS]
+        without = ends_left_out(links)
+        return tuple(node for node in self.members if self.names[node] not in without)
+
     def lost(self, node: int) -> bool:
         """Has this node stopped answering?"""
         return bool(self.links[node].lost)
@@ -166,6 +173,17 @@ class Board:
         said = {"outcome": stage.outcome, "text": stage.text, "trials": stage.trials, "rounds": stage.rounds}
         self.stages.append(StageResult.model_validate({"name": name, **said, "took_seconds": took}))
         self.tell(f"{name}: {stage.outcome}{f', {stage.text}' if stage.text else ''} ({took:.1f} s)")
+
+
+def ends_left_out(links: Iterable[Iterable[str]]) -> set[str]:
+    """Of each bad link, leave out the end that has most of them."""
+    left, out = [set(each) for each in links], set[str]()
+    while left:
+        ends = sorted({host for link in left for host in link})
+        worst = max(ends, key=lambda host: (sum(host in link for link in left), host))
+        out.add(worst)
+        left = [link for link in left if worst not in link]
+    return out
 
 
 @dataclass

@@ -4,7 +4,7 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from cli.preflight.board import Board
+from cli.preflight.board import Board, ends_left_out
 from collector.gather.judge_and_stamp import rfc3339
 from shared.answer.preflight import (
     DrainCommand,
@@ -60,7 +60,7 @@ def conclude(board: Board, median: float | None) -> PreflightReport:
     findings = [each for each in findings if not (each.kind is PreflightKind.PATH_FAILS and broken & set(each.hosts))]
     if board.names[0] in bad and len(board.names) > 1:
         board.untested.append(f"{board.names[0]} is bad and coordinated: test again with another first node")
-    out = _left_out([each for each in findings if each.kind in _ACCUSES_LINK])
+    out = ends_left_out(each.hosts for each in findings if each.kind in _ACCUSES_LINK)
     out |= {host for each in findings if each.kind in _ACCUSES_SEVERAL for host in _without_largest(each)}
     nodes = tuple(_node(board, node, bad, out) for node in range(len(board.names)))
     verdict = _verdict(nodes, findings)
@@ -117,17 +117,6 @@ def _without_excused(first: str, findings: Sequence[PreflightFinding]) -> list[P
     return found
 
 
-def _left_out(findings: Sequence[PreflightFinding]) -> set[str]:
-    """Of each bad link, leave out the end that has most of them."""
-    links, out = [set(each.hosts) for each in findings], set[str]()
-    while links:
-        ends = sorted({host for link in links for host in link})
-        worst = max(ends, key=lambda host: (sum(host in link for link in links), host))
-        out.add(worst)
-        links = [link for link in links if worst not in link]
-    return out
-
-
 def _without_largest(finding: PreflightFinding) -> set[str]:
     """Return the nodes of all sides but the largest; of nodes with one address, all."""
     return set(finding.hosts) - set(*finding.sides[:1])
@@ -141,9 +130,8 @@ def _node(board: Board, node: int, bad: set[str], out: set[str]) -> NodeResult:
         state = NodeState.LEFT_OUT if host in out else NodeState.GOOD
     else:
         state = NodeState.LEFT_OUT if host in out else NodeState.UNKNOWN
-    pairs = [
-        each.bytes_per_second for each in board.outcomes if len(each.plan.members) == 2 and node in each.plan.members
-    ]
+    of_pairs = (each for each in board.outcomes if len(each.plan.members) == 2 and not each.plan.interface)
+    pairs = [each.bytes_per_second for each in of_pairs if node in each.plan.members]
     products = [each.multiply_seconds[node] for each in board.outcomes if node in each.multiply_seconds]
     return NodeResult(
         node=node,

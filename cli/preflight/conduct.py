@@ -58,6 +58,8 @@ class Outcome:
     """By node: what it said, where it failed."""
     bytes_per_second: float | None = None
     multiply_seconds: Mapping[int, float] = field(default_factory=dict)
+    held_back: Mapping[int, str] = field(default_factory=dict)
+    """By node: what its control group lets it use, where that held it back."""
     diagnosis: str = ""
     cpu_wait: float = 0.0
     """Which share of the time that was measured, or of all until the timeout, its ranks waited for a CPU."""
@@ -179,7 +181,7 @@ class Conductor:
             return []
 
     def _outcome(self, plan: TrialPlan, answers: Mapping[int, asyncio.Task[dict[str, Any]]], diagnosis: str) -> Outcome:
-        said, speeds, products, waits = {}, [], {}, [0.0]
+        said, speeds, products, held, waits = {}, [], {}, {}, [0.0]
         for node in plan.members:
             if node not in answers:
                 continue
@@ -194,6 +196,8 @@ class Conductor:
             times = [_number(rank.get("multiply_seconds")) for rank in ranks]
             if any(times):
                 products[node] = max(times)
+            if limit := next((str(rank["held_back"])[:100] for rank in ranks if rank.get("held_back")), ""):
+                held[node] = limit
             if not _passed(answer):
                 said[node] = _in_words(answer, ranks)
         measured = [speed for speed in speeds if speed > 0]
@@ -203,6 +207,7 @@ class Conductor:
             said=said,
             bytes_per_second=min(measured, default=None),
             multiply_seconds=products,
+            held_back=held,
             diagnosis=diagnosis,
             cpu_wait=min(1.0, sum(waits) if len(plan.members) == 2 else max(waits)),
         )

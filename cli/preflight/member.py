@@ -19,7 +19,7 @@ from cli.preflight.channel import MOST_LINE_BYTES, Channel, Message, introduce
 from cli.preflight.neighbours import NeighbourWatch, own_macs
 from cli.preflight.node_facts import MOST_GREETED, job_addresses, read_facts
 from cli.preflight.place import NodePlace
-from cli.preflight.reach import Listeners, Target, connect_all
+from cli.preflight.reach import Listeners, Target, reach_all
 from cli.preflight.runner_process import Figures, RunnerProcess
 from shared.errors import InvalidSettings, NotPermitted, UnhangError, Unreachable
 from shared.value import Value
@@ -30,6 +30,7 @@ _MOST_TASKS = 64
 _LOOK_SECONDS = 12.0
 _LARGEST_LOOK = 2 * 1024 * 1024
 _MOST_SECONDS = 3600.0
+_MOST_PLACES = 256
 _OWN = "127.0.0.1"
 _ADVICE_GONE = "see whether its machine is up and reachable, and start the preflight again on all nodes"
 
@@ -135,13 +136,15 @@ class MemberNode:
     async def _do(self, message: Message) -> Message:
         match message.get("do"):
             case "listen":
-                return {"ports": [await self._listeners.open(str(a), int(p)) for a, p in message["places"][:64]]}
+                return {
+                    "ports": [await self._listeners.open(str(a), int(p)) for a, p in message["places"][:_MOST_PLACES]]
+                }
             case "unlisten":
                 await self._listeners.close()
                 return {}
             case "connect":
-                targets = [Target(*map(_plain, each)) for each in message["targets"][:64]]
-                return {"failed": await connect_all(targets, min(_MOST_SECONDS, float(message["seconds"])))}
+                found = await reach_all(Target.model_validate(each) for each in message["targets"][:64])
+                return {"found": {path: each.model_dump(mode="json") for path, each in found.items()}}
             case "neighbours":
                 return {"seen": self._neighbours.of({str(each) for each in message["addresses"]})}
             case "trial":
@@ -186,12 +189,6 @@ async def _look(job: str) -> list[object]:
         found = await gather(question, (AgentAddress(host=socket.gethostname(), url="http://localhost"),), client)
     looks = [look.model_dump_json(by_alias=True) for look in found.snapshots]
     return [json.loads(look) for look in looks] if sum(map(len, looks)) < _LARGEST_LOOK else []
-
-
-def _plain(value: object) -> Any:
-    if not isinstance(value, str | int | bool):
-        raise ValueError("a target is a list of texts and numbers")
-    return value
 
 
 async def join(place: NodePlace, token: bytes, *, python: str, seconds: float) -> None:

@@ -41,7 +41,11 @@ class Nic(Value):
     name: str
     address: str = Field(default="", description="Its first IPv4 address, else IPv6; empty where it has none.")
     up: bool = True
+    """It is switched on, and has a link."""
+    link: str = ""
+    """Why it is not up: `is switched off`, `has no carrier`."""
     mtu: int | None = None
+    speed: int = Field(default=0, description="Megabits per second; 0: not known.")
 
 
 class RdmaPort(Value):
@@ -144,7 +148,12 @@ def _nics() -> Iterator[Nic]:
         by_family = {each.family: each.address for each in reversed(found)}
         address = by_family.get(socket.AF_INET) or by_family.get(socket.AF_INET6, "").partition("%")[0]
         stat = stats.get(name)
-        yield Nic(name=name, address=address, up=stat is None or stat.isup, mtu=None if stat is None else stat.mtu)
+        if stat is None:
+            yield Nic(name=name, address=address)
+            continue
+        on = "up" in stat.flags.split(",")
+        why = "" if stat.isup else "has no carrier" if on else "is switched off"
+        yield Nic(name=name, address=address, up=stat.isup, link=why, mtu=stat.mtu, speed=max(0, stat.speed))
 
 
 def _rdma_ports() -> Iterator[RdmaPort]:

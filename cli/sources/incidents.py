@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from cli.sources.remote import Remote, segment
 from shared.answer.deliveries import Delivery
-from shared.answer.incidents import Incident, IncidentEvent, Silence
+from shared.answer.incidents import LIVE_STATES, Incident, IncidentChangeKind, IncidentEvent, Silence
 from shared.answer.preflight import KeptPreflight, NodeState, PreflightReport
 from shared.answer.words import HARDWARE_CAUSES, Verdict
 from shared.errors import NotFound, UnhangError, Unreachable
@@ -186,8 +186,10 @@ def keep_preflight(remote: Remote, report: PreflightReport) -> str:
 
 
 def follow_events(remote: Remote) -> Iterator[IncidentEvent]:
-    """Iterate over what happens from now on. Raises what asking raises, once the collector is lost for long."""
+    """Iterate over what is open, oldest first, then over what happens. Raises what asking raises, if lost for long."""
     last: str | None = None
+    for each in reversed(list_incidents(remote, states=[state.value for state in LIVE_STATES], limit=_PAGE).incidents):
+        yield open_event(each)
     lost_since: float | None = None
     while True:
         try:
@@ -203,6 +205,11 @@ def follow_events(remote: Remote) -> Iterator[IncidentEvent]:
             if time.monotonic() - lost_since > _LOST_SECONDS:
                 raise
         time.sleep(_PAUSE_SECONDS)
+
+
+def open_event(incident: Incident) -> IncidentEvent:
+    """Return what says that an incident is open; 0 is the number of no event."""
+    return IncidentEvent(id=0, at=incident.opened_at, kind=IncidentChangeKind.OPENED, incident=incident)
 
 
 def _preflights(remote: Remote, host: str | None, since: datetime) -> tuple[KeptPreflight, ...]:

@@ -38,6 +38,8 @@ class Wanted:
     timeout_seconds: float | None = None
     native: str | None = None
     patience_seconds: float | None = None
+    keep: bool | None = None
+    """False: a collector is not to keep it."""
 
     def given(self) -> dict[str, object]:
         """Return what was said, by the names that questions use: what follows from it, a collector knows itself."""
@@ -47,6 +49,7 @@ class Wanted:
             "deadline_seconds": self.timeout_seconds,
             "native": self.native,
             "patience_seconds": self.patience_seconds,
+            "keep": self.keep,
         }
         return {name: value for name, value in names.items() if value is not None}
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from cli.sources.bundle import judged_here
@@ -29,11 +30,14 @@ _T = TypeVar("_T")
 class Ssh:
     """The ranks on several hosts."""
 
-    def __init__(self, hosts: Sequence[str], way: Way, *, most_at_once: int = MOST_AT_ONCE) -> None:
-        """`hosts` as `parse_host_names` gives them: none begins with a dash."""
+    def __init__(
+        self, hosts: Sequence[str], way: Way, *, most_at_once: int = MOST_AT_ONCE, job: str | None = None
+    ) -> None:
+        """`hosts` as `parse_host_names` gives them: none begins with a dash. `job` is meant where none is named."""
         self._hosts = tuple(hosts)
         self._way = way
         self._most_at_once = most_at_once
+        self._job = job
 
     def jobs(self) -> JobNames:
         """Return the jobs that run there."""
@@ -45,6 +49,7 @@ class Ssh:
     def diagnose(self, wanted: Wanted, progress: Progress | None) -> JudgedJob:
         """Have each host look twice, look closer at the few that the verdict asks about, and judge."""
         began = time.monotonic()
+        wanted = replace(wanted, job=wanted.job or self._job)
         gathering = SshGathering(
             self._way, most_at_once=self._most_at_once, timeout_seconds=wanted.timeout_seconds, progress=progress
         )
@@ -60,6 +65,7 @@ class Ssh:
 
     def view(self, aspect: Aspect[V], choice: JobChoice) -> V:
         """Have each host look once, and return one aspect."""
+        choice = replace(choice, job=choice.job or self._job)
         stacks = "none" if not aspect.with_stacks else "native" if choice.native else "plain"
         seen = see(choice.job, self._look_once(HostQuestion(job=choice.job, count=1, stacks=stacks)))
         return make_view(aspect, choice, seen.snapshots, seen.expected)

@@ -54,9 +54,11 @@ class HostQuestion:
     def arguments(self) -> list[str]:
         """Return the arguments of `unhang` on the other side.
 
-        A name that no line of a shell can hold is left out: then all ranks are looked at there, and sorted out here.
+        A name that no line of a shell can hold is left out, and a number, which may be Slurm's: then all ranks are
+        looked at there, and sorted out here.
         """
-        named = [] if self.job is None or not self.job.isprintable() else [f"--job={self.job}"]
+        plain = self.job is not None and self.job.isprintable() and not self.job.isdecimal()
+        named = [f"--job={self.job}"] if plain else []
         words = ["snapshot", "-o", "-", "--allow-empty", "--end-with-stdin", "--stacks", self.stacks]
         words += ["--looks", str(self.count), "--interval", f"{self.interval_seconds:g}"]
         words += [word for pid in self.pids for word in ("--pid", str(pid))]

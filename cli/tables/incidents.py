@@ -8,6 +8,7 @@ from collector.show.text.printable import printable
 from shared.answer.deliveries import Delivery
 from shared.answer.incidents import Incident, IncidentEvent, Silence, SilenceMatcher
 from shared.plural import counted
+from shared.shell_commands import copyable
 
 _HEADS = ("ID", "OPENED", "STATE", "JOB", "HEADLINE")
 _SILENCE_HEADS = ("ID", "STATE", "ENDS", "BY", "MATCHERS", "COMMENT")
@@ -75,11 +76,30 @@ def history_table(history: History) -> str:
     return text(lines or [f"nothing was kept in the last {history.days:g} days"])
 
 
-def event_line(event: IncidentEvent) -> str:
-    """Return one line that says what happened."""
+def event_line(event: IncidentEvent, collector: str | None = None) -> str:
+    """Return what happened, to whose job, where and how sure that is; while it is open, what to do, and a link."""
     incident = event.incident
-    words = (event.at, event.kind.replace("_", " "), incident.job, incident.headline)
-    return "  ".join(printable(word) for word in words) + "\n"
+    owner = f" of {incident.owner or incident.user}" if incident.owner or incident.user else ""
+    on = f", on {', '.join(incident.hosts)}" if incident.hosts else ""
+    again = f"; {incident.again}" if incident.again else ""
+    what = f"{incident.headline} ({incident.certainty}{on}{again})"
+    lines = ["  ".join((event.at, event.kind.replace("_", " "), f"{incident.job}{owner}", what))]
+    if incident.is_live:
+        link = f"{collector.rstrip('/')}/incidents/{incident.id}" if collector else _look_at(incident.job)
+        lines += [*_act(incident), *([f"  see  {link}"] if link else [])]
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _act(incident: Incident) -> list[str]:
+    action = incident.action
+    if action is None:
+        return []
+    on = f" (on {action.host})" if action.host else ""
+    return [f"  act  {action.do}: {action.text}", *([f"       $ {action.command}{on}"] if action.command else [])]
+
+
+def _look_at(job: str) -> str:
+    return copyable("unhang", "diagnose", operands=(job,)) or ""
 
 
 def _repeated(node: RepeatedNode, days: float) -> str:

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from collector.agents.agent_source import AgentSource, PodPlace, Sighting
 from collector.agents.merging import KnownAgent, Merged, merge
 from collector.agents.polling import PolledSource
-from collector.agents.registered import SOURCE, Leases
+from collector.agents.registration.registered import SOURCE, Leases
 from collector.agents.static_list import StaticInventory
 from collector.concurrency.tasks import end
 from collector.hostlists import AgentAddress

@@ -8,11 +8,13 @@ from collector.agents.dns import NamedAgents
 from collector.agents.file_sd import FileTargets
 from collector.agents.http_sd import HttpTargets
 from collector.agents.kubernetes.kubernetes_source import KubernetesPods
-from collector.agents.registered import Leases
+from collector.agents.registration.registered import Leases
+from collector.agents.site_finder import SiteFinder
 from collector.agents.slurm import SlurmNodes
 from collector.agents.static_list import StaticInventory
 from collector.settings import CollectorSettings
 from shared.errors import InvalidSettings, UnhangError, quoted
+from shared.plugins import FINDERS, plugins
 
 
 def make_directory(settings: CollectorSettings, environment: Mapping[str, str]) -> Directory:
@@ -54,6 +56,8 @@ def _sources(settings: CollectorSettings, environment: Mapping[str, str]) -> Ite
             period_seconds=settings.discovery_seconds,
             deadline_seconds=settings.discovery_deadline_seconds,
         )
+    for plugin in plugins(FINDERS).usable.values():
+        yield SiteFinder(plugin, agent_url=url)
 
 
 def _words(text: str) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from collector.agents.agent_source import MOST_SIGHTINGS, Sighting, parse_one
-from collector.gather.failures import first_mistake
 from shared.errors import InvalidHostlist, InvalidInput, InvalidSettings
+from shared.mistakes import first_mistake
 
 MOST_BYTES = 8_388_608
 MOST_YAML_BYTES = 1_048_576

@@ -13,6 +13,7 @@ from collector.gather.failures import NoAnswer
 from collector.hostlists import parse_hostlist
 from shared.errors import InvalidHostlist, quoted
 from shared.missing import Missing, Reason
+from shared.wire.job_names import OF_SLURM
 
 # 4242|node[01-16,20]
 # 4243|rack[1-2]n[0-3]                (two brackets, as Slurm writes racks)
@@ -41,7 +42,7 @@ class SlurmNodes:
         nodes: dict[str, None] = {}
         for job, hostlist in await self._jobs():
             hosts = await self._hosts(hostlist, missing)
-            jobs[f"slurm-{job}"] = hosts
+            jobs[f"{OF_SLURM}{job}"] = hosts
             nodes.update(dict.fromkeys(hosts))
             if len(nodes) > MOST_SIGHTINGS or len(jobs) > _MOST_JOBS:
                 raise NoAnswer(Reason.REFUSED, "Slurm reports an implausible number of jobs and nodes")

@@ -36,6 +36,7 @@ def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnap
         with_stacks=sum(view.stacks is not None for view in seen),
         with_trace=sum(view.trace is not None and view.trace.is_recorded for view in seen),
         with_counters=sum(view.trace is not None and not view.trace.is_recorded for view in seen),
+        with_ras=0 if roster.ras is None else sum(view.rank in roster.ras.places for view in seen),
         missing=(
             *_gone(roster, frozenset(unfold(expected.told))),
             *_silent_sources(roster),

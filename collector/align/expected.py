@@ -49,6 +49,10 @@ class Expected(Value):
     usual_pause_seconds: float | None = Field(
         default=None, description="How long jobs of this name usually pause, learnt from earlier runs; None: unknown."
     )
+    faulty_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Nodes where jobs have hung twice or more for causes that hardware can have.",
+    )
     nodes_without_ranks: int = Field(default=0, description="Nodes that answered in full, and have no rank of the job.")
     told: FoldedRanks = Field(
         default="",

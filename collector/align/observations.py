@@ -40,6 +40,8 @@ class Observations:
     statements: Statements = NOTHING_HEARD
     learnt_pause: float | None = None
     """How long jobs of this name usually pause, in seconds, as was learnt from earlier runs; None: nothing was."""
+    faulty_hosts: frozenset[str] = frozenset()
+    """Nodes on which jobs have hung before for causes that hardware can have."""
 
     def overwritten(self, ranks: Iterable[int]) -> bool:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""
@@ -141,8 +143,17 @@ class Observations:
         return self.nodes.get(self.roster.ranks[rank].host or "", NO_FACTS)
 
     def gpus_of(self, rank: int) -> tuple[Gpu, ...]:
-        """Return the GPUs on which the rank's processes compute."""
-        return self.facts_of(rank).gpus_of(pids_of(self.roster.ranks[rank]))
+        """Return the GPUs on which the rank's processes compute.
+
+        One that the driver cannot reach tells of no process: it is that of the one rank of its node without another.
+        """
+        view, facts = self.roster.ranks[rank], self.facts_of(rank)
+        found = facts.gpus_of(pids_of(view))
+        lost = [gpu for gpu in facts.gpus if gpu.fault is not None and not gpu.processes]
+        if found or len(lost) != 1:
+            return found
+        others = [each for each in self.roster.by_host[facts.host] if each.rank != rank and not each.gone]
+        return tuple(lost) if others and all(facts.gpus_of(pids_of(each)) for each in others) else ()
 
     def kernel_on(self, rank: int) -> list[KernelEvent]:
         """Return what the kernel of its node tells of the rank's processes and their GPUs."""

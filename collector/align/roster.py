@@ -215,6 +215,14 @@ class Roster:
         return self._gone
 
     @cached_property
+    def owner(self) -> str | None:
+        """The name of the job's user, where its nodes know one and agree."""
+        seen = [view.identity for view in self.ranks.values()]
+        gone = [view.exited.identity for view in self.ranks.values() if view.exited is not None]
+        names = {identity.owner for identity in (*seen, *gone) if identity is not None} - {None}
+        return names.pop() if len(names) == 1 else None
+
+    @cached_property
     def by_host(self) -> Mapping[str | None, Sequence[RankView]]:
         """The ranks of each node."""
         nodes: dict[str | None, list[RankView]] = defaultdict(list)

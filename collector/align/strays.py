@@ -5,8 +5,13 @@ from dataclasses import dataclass
 
 from collector.align.roster import Roster
 from collector.align.stacks.activity import Activity, activity_of_thread
+from collector.align.stacks.tables.row_types import Doing, Told
+from collector.align.wait_states import MAY_WAIT, shown_state
 from shared.wire.kernel_events import KernelEvent, KernelEvents
 from shared.wire.snapshot import NodeSnapshot
+from shared.wire.stacks import Stacks
+
+_SAYS_NOTHING = (Told.IN_LIBRARY, Told.NOT_SEEN)
 
 
 @dataclass(frozen=True)
@@ -35,12 +40,21 @@ class Strays:
 NO_STRAYS = Strays()
 
 
+def _telling(stacks: Stacks) -> Activity:
+    """What its main thread does; else, where that tells of no wait, what another one waits in for other ranks."""
+    main = activity_of_thread(stacks, stacks.main)
+    if (main.doing is Doing.OUTSIDE and main.told not in _SAYS_NOTHING) or shown_state(main) in MAY_WAIT:
+        return main
+    others = (activity_of_thread(stacks, thread) for thread in stacks.threads if thread is not stacks.main)
+    return next((seen for seen in others if shown_state(seen) in MAY_WAIT), main)
+
+
 def find_strays(snapshots: Sequence[NodeSnapshot], roster: Roster) -> Strays:
     """Return what bare files show beside the ranks; nothing of a live job, whose processes are looked at."""
     if roster.live:
         return NO_STRAYS
     processes = tuple(
-        StrayProcess(stray.file, stray.stacks.pid, activity_of_thread(stray.stacks, stray.stacks.main))
+        StrayProcess(stray.file, stray.stacks.pid, _telling(stray.stacks))
         for snapshot in snapshots
         for stray in snapshot.strays
         if stray.stacks.main is not None

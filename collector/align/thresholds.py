@@ -65,8 +65,12 @@ BUSY_SECONDS = 60.0
 
 SECOND_DUMP_SECONDS = 10
 """After which a second dump of each rank is worth while: twice `FROZEN_SECONDS`, as nobody takes all at one moment."""
+LEAST_APART_SECONDS = 0.9 * SECOND_DUMP_SECONDS
+"""… of which a rank may lack a little: not all are written at one moment. Nearer ones are more often two copies."""
 DUMPS_APART = 2.0
 """How much further apart the dumps of one rank may be than those of another, to be of two looks at all of them."""
+FILE_CLOCK_SECONDS = 1.0
+"""By which the clock that gives files their times may be off that of the rank which wrote them."""
 MOMENT_SECONDS = 2.0
 """A sleep of which no more is left is part of a loop, whose other work shows between two looks."""
 HELD_UP_SECONDS = 600.0
@@ -132,6 +136,9 @@ IDLE_GPU_PERCENT = 5
 """Utilization of a GPU with nothing to do: its driver samples others, such as a desktop's or a monitor's, too."""
 USED_GPU_PERCENT = 95
 """… and of one that a kernel keeps busy all the time."""
+SPINNING_POWER_SHARE, COMPUTING_POWER_SHARE = 0.4, 0.55
+"""Of the power that a fully used GPU may draw, where what it usually draws is not known: NCCL's waiting kernels take
+150 to 250 W of an H100's 700, and between the two shares it may be either."""
 MOVING_BYTES_PER_SECOND = 1 << 20
 """What an RDMA port carries while collectives move: keep-alives and a subnet manager's packets are far less."""
 LEAST_PORT_ERRORS = 10

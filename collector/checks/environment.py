@@ -1,8 +1,9 @@
 """Settings that hide the next fault, or that must be the same everywhere: tables, a row for each."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from collector.checks.facts import (
     JobFacts,
@@ -17,14 +18,13 @@ from collector.checks.facts import (
     who_with,
 )
 from shared.answer.checks import Check, CheckId, Severity
+from shared.packs import read_pack
 from shared.wire.setup import Setup
 
-_NO = frozenset({"0", "n", "no", "f", "false"})
 _YES = frozenset({"1", "y", "yes", "t", "true"})
-"""What PyTorch takes for no and yes (getCvarBool in torch/csrc/distributed/c10d/Utils.hpp)."""
 
 _LATE_SECONDS = 2 * 3600
-"""A watchdog later than this lets an idle job cost more than any checkpoint takes."""
+"""A timeout longer than this lets an idle job cost more than any checkpoint takes."""
 
 _FOR_EVER_SECONDS = 24 * 3600
 """No one waits a day for one operation: a longer timeout means never."""
@@ -38,82 +38,40 @@ _ALL_RECORD_SINCE = (2, 8)
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting and what is wrong with some of its values."""
+    """A setting and what is wrong with some of its values: a row of `settings.toml`, which says what each field is."""
 
-    id: CheckId
+    id: str
     severity: Severity
-    names: tuple[str, ...]
-    is_bad: Callable[[Setup, str], bool]
+    variables: str
     why: str
     change: str
-    of_nccl: bool = True
-    """Does it matter only where NCCL is loaded?"""
+    pattern: str = ""
+    above: int | None = None
+    unless: str = ""
+    of_nccl: bool = False
     untraced: bool = False
-    """Does it matter only where there is no flight record?"""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The variables, of which the first that is set counts."""
+        return tuple(self.variables.split())
+
+    def is_bad(self, setup: Setup) -> bool:
+        """Has it one of the values that are wrong, and does that matter here?"""
+        value = variable_of(setup, *self.names)
+        excused = (variable_of(setup, *self.unless.split()) or "").lower() in _YES
+        if value is None or excused or (self.of_nccl and setup.nccl_loaded is not True):
+            return False
+        if self.above is not None:
+            return value.isascii() and value.isdecimal() and int(value[:12]) > self.above
+        return re.search(self.pattern, value) is not None
 
 
-def _off(_: Setup, value: str) -> bool:
-    return value.lower() in _NO
-
-
-def _on(_: Setup, value: str) -> bool:
-    return value.lower() in _YES
-
-
-def _late(_: Setup, value: str) -> bool:
-    return value.isascii() and value.isdecimal() and int(value[:12]) > _LATE_SECONDS
-
-
-def _nobody_handles(setup: Setup, value: str) -> bool:
-    """With a blocking wait, errors are raised in the waiting thread, and no other thread needs to handle them."""
-    waits = variable_of(setup, "TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT") or ""
-    return value == "0" and waits.lower() not in _YES
-
-
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        CheckId.ERRORS_IGNORED,
-        Severity.RISKY,
-        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"),
-        _nobody_handles,
-        "a collective that fails or times out ends nothing: the ranks wait forever",
-        "leave TORCH_NCCL_ASYNC_ERROR_HANDLING unset (3, the default), or set it to 1",
-    ),
-    Setting(
-        CheckId.WATCHDOG_OFF,
-        Severity.NOTE,
-        ("TORCH_NCCL_ENABLE_MONITORING",),
-        _off,
-        "nothing notices when PyTorch's watchdog itself is stuck in a CUDA or NCCL call",
-        "leave TORCH_NCCL_ENABLE_MONITORING unset, or set it to 1",
-    ),
-    Setting(
-        CheckId.WATCHDOG_LATE,
-        Severity.NOTE,
-        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",),
-        _late,
-        "a stuck watchdog is noticed after more than two hours",
-        "set TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC to 7200 or less",
-    ),
-    Setting(
-        CheckId.RECORDER_OFF,
-        Severity.NOTE,
-        ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
-        lambda _, value: value == "0",
-        "without a flight record a hang can be suspected from stacks, but seldom proven",
-        "set it to 2000; `unhang run --` leaves it as it is",
-        of_nccl=False,
-        untraced=True,
-    ),
-    Setting(
-        CheckId.LAUNCHES_BLOCK,
-        Severity.NOTE,
-        ("CUDA_LAUNCH_BLOCKING",),
-        _on,
-        "the CPU waits for each kernel: good for debugging, slow, and it changes where a hang shows",
-        "unset CUDA_LAUNCH_BLOCKING after debugging",
-    ),
+SETTINGS = tuple(
+    Setting(**{**row, "severity": Severity(row["severity"])}) for row in read_pack(__file__, "settings.toml")["rows"]
 )
+
+_OF_OURS = frozenset(CheckId)
 
 MUST_AGREE = (
     "NCCL_ALGO NCCL_PROTO NCCL_NET NCCL_NET_PLUGIN NCCL_IB_DISABLE NCCL_SOCKET_FAMILY NCCL_P2P_DISABLE "
@@ -126,18 +84,14 @@ MUST_AGREE = (
 def bad_value(row: Setting, facts: JobFacts) -> Iterator[Check]:
     """Return what one row of the table says."""
     having = (alike for name in row.names for same in facts.values(name).values() for alike in same)
-    bad = {id(alike.setup): alike for alike in having if _is_bad(row, alike.setup)}
+    bad = {id(alike.setup): alike for alike in having if row.is_bad(alike.setup)}
     who = [each for each in members(bad.values()) if not row.untraced or each.trace is None]
     if who:
         name = next(name for name in row.names if who[0].variable(name) is not None)
         seen = f"{name} is {who[0].variable(name)} for {who_in_words(who)}"
-        yield check_of(row.id, row.severity, who, seen=seen, why=row.why, change=row.change)
-
-
-def _is_bad(row: Setting, setup: Setup) -> bool:
-    value = variable_of(setup, *row.names)
-    concerned = setup.nccl_loaded is True or not row.of_nccl
-    return concerned and value is not None and row.is_bad(setup, value)
+        check = CheckId(row.id) if row.id in _OF_OURS else CheckId.SITE_RULE
+        found = check_of(check, row.severity, who, seen=seen, why=row.why, change=row.change)
+        yield found if check is not CheckId.SITE_RULE else found.model_copy(update={"rule": row.id})
 
 
 def recorder_off_by_default(facts: JobFacts) -> Iterator[Check]:

@@ -132,7 +132,7 @@ def _share(
     naming: Naming,
 ) -> Logs:
     """1. Hand out what others wrote into this file; return the rest."""
-    events = find_events(text.lines, path=text.name, rank=owner, most=_MOST_EVENTS, naming=naming)
+    events = find_events(text.lines, path=text.name, rank=owner, most=_MOST_EVENTS, naming=naming, voices=True)
     others: dict[int, list[LogEvent]] = defaultdict(list)
     for event in events:
         if event.rank is not None and event.rank != owner and event.rank < MOST_RANKS:

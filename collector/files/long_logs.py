@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from heapq import merge
 
 from collector.files.bounded_file import Readable, ReadDeadline
+from shared.formats.logs.general_voice import HINTS as VOICE_HINTS
 from shared.formats.logs.nccl_calls import CALL_HINT, INIT_HINT, MOST_CALL_LINES
 from shared.formats.logs.parse import HINTS as EVENT_HINTS
 
@@ -38,7 +39,7 @@ _COLOURS = re.compile(rb"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _CALL = CALL_HINT.encode()
 _DIGITS = b"0123456789"
 _ENDS = bytes.maketrans(b"\r", b"\n")
-_HINTS = (*(each.encode() for each in (*EVENT_HINTS, INIT_HINT)), *_DUMPS, b'", line ', _CALL)
+_HINTS = (*(each.encode() for each in (*EVENT_HINTS, *VOICE_HINTS, INIT_HINT)), *_DUMPS, b'", line ', _CALL)
 
 
 _Numbered = tuple[int, bytes]

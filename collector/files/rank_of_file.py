@@ -8,17 +8,6 @@ from shared.rank_sets import MOST_RANKS
 from shared.wire.stacks import Stacks
 
 _SUFFIXES = re.compile(r"(?:\.(?:json|txt|log|out|err|pkl|pickle|pyspy|py-spy|stacks?|traces?|dump))+$", re.IGNORECASE)
-# === Rank 3: http://node02:60039/handler/dump_traceback? ===        Process 3 timed out with traceback:
-_HEAD_OF_RANK = re.compile(
-    r"^(?:=== Rank (?P<rank>\d{1,7}): .{0,300} ===|Process (?P<tested>\d{1,7}) timed out with traceback:\s*)$",
-    re.MULTILINE,
-)
-# # rank 3 on node02        [Rank 3]        rank=3 (pid 4242):, somebody's own words right above a process of py-spy
-_HEAD_OF_PROCESS = re.compile(
-    r"^[#=*\-\[( ]{0,12}rank[ _:=#]{0,3}(?P<rank>\d{1,7})\b[^\n]{0,300}\n"
-    r"(?:[ \t\r]*\n)?(?=Process \d|Thread |Python v\d)",
-    re.MULTILINE | re.IGNORECASE,
-)
 # stacks_rank_3.json        rank3.log        node02-rank-5-stderr.txt
 # node04        gpu-host7, the name of a machine: no separator before its number
 _OF_A_MACHINE = re.compile(
@@ -30,26 +19,6 @@ _NAMED = re.compile(r"(?i)(?<![a-z])rank[-_. ]?(\d{1,7})(?!\d)")
 def rank_of_dump(path: str) -> int | None:
     """Return the trailing number of a recorder dump's name, which is how PyTorch names them."""
     return _possible(rank_of_file_name(_stem(path)))
-
-
-def ranks_in_stacks(text: str) -> list[tuple[int | None, str]]:
-    """Cut what torch's debug server, or its test harness, wrote of ranks into one part for each; else it is whole."""
-    return _parts(text, [(head, int(head["rank"] or head["tested"])) for head in _HEAD_OF_RANK.finditer(text)])
-
-
-def ranks_in_processes(text: str) -> list[tuple[int | None, str]]:
-    """Cut py-spy's text at what stands above its processes and tells their ranks; what precedes it is of no rank."""
-    found = [head for head in _HEAD_OF_RANK.finditer(text) if head["rank"]] or list(_HEAD_OF_PROCESS.finditer(text))
-    parts = _parts(text, [(head, int(head["rank"])) for head in found])
-    first = text[: found[0].start()] if found else ""
-    return [(None, first), *parts] if first.strip() else parts
-
-
-def _parts(text: str, heads: list[tuple[re.Match[str], int]]) -> list[tuple[int | None, str]]:
-    if not heads:
-        return [(None, text)]
-    ends = [head.start() for head, _ in heads[1:]] + [len(text)]
-    return [(_possible(rank), text[head.end() : end]) for (head, rank), end in zip(heads, ends, strict=True)]
 
 
 def rank_of_stacks(path: str, stacks: Stacks, rank_by_pid: Mapping[int, int]) -> int | None:

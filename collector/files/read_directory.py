@@ -49,6 +49,7 @@ from shared.formats.ras.text_report import LAST_HEADING
 from shared.isolation import costs_itself, failures_told
 from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, Reason
+from shared.mistakes import first_mistake
 from shared.value import Value
 from shared.wire.ras import RasNetwork
 from shared.wire.snapshot import NodeSnapshot, StrayStacks
@@ -132,16 +133,13 @@ class _Reading:
         self._missing: list[Missing] = []
         self._written_ns: dict[str, int | None] = {}
         self._taken: dict[str, Taken] = {}
+        self._tools: dict[str, tuple[str, ...]] = {}
+        """By file, what printed the stacks in it."""
         self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
             FileKind.SNAPSHOT: self._add_snapshot,
             FileKind.MANIFEST: self._add_manifest,
             FileKind.RECORDER: self._add_trace,
             FileKind.PYSPY_JSON: self._add_stacks,
-            FileKind.PYSPY_TEXT: self._add_stacks,
-            FileKind.FAULTHANDLER: self._add_stacks,
-            FileKind.GDB: self._add_stacks,
-            FileKind.PYSTACK: self._add_stacks,
-            FileKind.GROUPED_STACKS: self._add_stacks,
             FileKind.RAS: self._add_ras,
             FileKind.KERNEL: self._add_kernel_log,
             FileKind.LOG: self._add_log,
@@ -160,7 +158,7 @@ class _Reading:
         try:
             if parse is not None:
                 self._parse(parse, found)
-                self._taken[found.name] = Taken.of(found)
+                self._taken[found.name] = Taken.of(found, self._tools.get(found.name, ()))
             elif found.kind is FileKind.EMPTY:
                 self._taken[found.name] = Taken.of(found)
                 if rank_of_dump(found.name) is not None and not found.name.endswith(_OF_TEXT):
@@ -241,9 +239,7 @@ class _Reading:
         self._dumps.add(found.name, found.data)
 
     def _add_stacks(self, found: FoundFile) -> None:
-        beside = self._stacks.add(found.name, found.kind, found.data)
-        if beside:
-            self._keep_log(found.name, beside.encode() + b"\n")
+        self._stacks.add_json(found.name, found.data)
 
     def _add_ras(self, found: FoundFile) -> None:
         report, key = parse_ras(found.data), hashlib.sha256(found.data).digest()
@@ -266,8 +262,10 @@ class _Reading:
             self._keep_log(found.name, others, found.shortened)
 
     def _add_log(self, found: FoundFile) -> None:
-        """A server's log may hold stacks of its processes."""
-        self._keep_log(found.name, self._stacks.cut_out_of_log(found.name, found.data), found.shortened)
+        """A text has as many kinds as its parts: stacks of processes, and what stands beside them."""
+        rest, self._tools[found.name] = self._stacks.cut_out(found.name, found.data)
+        if rest:
+            self._keep_log(found.name, rest, found.shortened)
 
     def _keep_log(self, name: str, data: bytes, shortened: Shortened | None = None) -> None:
         """Keep a log until all is read: only then is known whose it is. Raises TooLarge."""
@@ -302,9 +300,7 @@ def _validated(data: bytes, kind: type[_T]) -> _T:
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise UnreadableDump(f"not a complete {kind.__name__}: {place}: {first['msg'][:200]}") from error
+        raise UnreadableDump(f"not a complete {kind.__name__}: {first_mistake(error)}") from error
 
 
 def _after_report(data: bytes) -> bytes:

@@ -6,8 +6,6 @@ from enum import StrEnum
 from itertools import islice
 
 from collector.files.kernel_files import is_kernel_log
-from shared.formats.gdb_dumps import is_gdb_text
-from shared.formats.grouped_stacks import is_grouped
 
 _HEAD = 65_536
 """Bytes that are looked at. Every format here shows itself sooner."""
@@ -27,11 +25,6 @@ class FileKind(StrEnum):
     MANIFEST = "manifest"
     RECORDER = "recorder"
     PYSPY_JSON = "pyspy_json"
-    PYSPY_TEXT = "pyspy_text"
-    FAULTHANDLER = "faulthandler"
-    GDB = "gdb"
-    PYSTACK = "pystack"
-    GROUPED_STACKS = "grouped_stacks"
     RAS = "ras"
     KERNEL = "kernel"
     LOG = "log"
@@ -41,18 +34,6 @@ class FileKind(StrEnum):
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?|[{}\[\]]|[^"{}\[\]]++')
-# Process 4242: python train.py        Python v3.11.4 (/usr/bin/python3.11)        Thread 4242 (idle): "MainThread"
-_PYSPY_TEXT = re.compile(r"Process \d+: |Python v\d+\.\d+\S* \(|Thread (?:0x[0-9A-Fa-f]+|\d+) \([a-z+ ]+\)")
-# Thread 0x00007f4217091b80 (most recent call first):        Fatal Python error: Aborted        Timeout (0:00:10)!
-# === Rank 3: http://node02:60039/handler/dump_traceback? ===, as torch's debug server writes before each rank's stacks
-# Process 3 timed out with traceback:, as torch's test harness does
-_FAULTHANDLER = re.compile(
-    r"(?:=== Rank \d{1,7}: .{0,300} ===|Process \d{1,7} timed out with traceback:)\s+(?:Current )?[Tt]hread 0x|"
-    r"(?:Current )?[Tt]hread 0x[0-9a-f]+ .{0,120}\(?most recent call first\)"
-    r"|Fatal Python error: |Timeout \(\d+:\d\d:\d\d"
-)
-# Traceback for thread 4242 (python3) [Has the GIL] (most recent call last):
-_PYSTACK = re.compile(r"Traceback for thread \d{1,10} (?:\(.{0,100}\) )?\[.{0,200}\] \(most recent call last\):")
 # NCCL version 2.30.7 compiled with CUDA 12.8, and further down: Job summary; or what was kept of a report, from its
 # table on: Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
 # Communicators... (0.002s) =============, or from what it found on: Warnings ======== #0-0 (9d2f00c1a7e45b33) MISMATCH
@@ -64,9 +45,6 @@ _RAS_TEXT = re.compile(
     re.DOTALL,
 )
 
-#     all_reduce (torch/distributed/distributed_c10d.py:3252), kept without the line of its thread
-_PYTHON_FRAME = re.compile(r"[ \t]{2,}[^\s(]{1,500} \([^\s()]{1,1000}\.py:\d{1,9}\)\s*")
-_MOST_FRAMES_LOOKED_AT = 100
 _HEAD_OF_PASTE = 2000
 _MOST_ABOVE = 3
 """Lines above a report that do not hide it."""
@@ -113,17 +91,6 @@ def _kind_of_text(text: str) -> FileKind:
         if "profiling_name" in keys:
             return FileKind.RECORDER
         return FileKind.PYSPY_JSON if {"frames", "thread_id"} & keys else FileKind.UNKNOWN_JSON
-    if _FAULTHANDLER.match(text):
-        return FileKind.FAULTHANDLER
-    pyspys = any(_PYSPY_TEXT.match(text, at) for at in _first_lines(text))
-    if not pyspys and is_grouped(text):
-        return FileKind.GROUPED_STACKS
-    if pyspys or _is_of_frames(text):
-        return FileKind.PYSPY_TEXT
-    if is_gdb_text(text):
-        return FileKind.GDB
-    if any(_PYSTACK.match(text, at) for at in _first_lines(text)):
-        return FileKind.PYSTACK
     if any(_RAS_TEXT.match(text, at) for at in _first_lines(text)):
         return FileKind.RAS
     return FileKind.KERNEL if is_kernel_log(text) else FileKind.LOG
@@ -133,13 +100,6 @@ def _first_lines(text: str) -> Iterator[int]:
     """Where the first lines begin that hold anything: people write a word of their own above what they paste."""
     lines = re.finditer(r"^(?=.*\S)", text[:_HEAD_OF_PASTE], re.MULTILINE)
     return (line.start() for line in islice(lines, _MOST_ABOVE))
-
-
-def _is_of_frames(text: str) -> bool:
-    """Are most lines Python frames as py-spy prints them?"""
-    lines = list(islice((line for line in text.split("\n") if line.strip()), _MOST_FRAMES_LOOKED_AT))
-    frames = sum(_PYTHON_FRAME.fullmatch(line[:2000]) is not None for line in lines)
-    return frames > 1 and frames > len(lines) / 2
 
 
 def _kind_of_object(text: str) -> FileKind:

@@ -1,26 +1,17 @@
 """Files of stacks, and logs that hold some: whose they are is decided when all files are read."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from collector.files.rank_of_file import rank_of_stacks, ranks_in_processes, ranks_in_stacks
-from collector.files.sniff import FileKind
-from shared.formats.gdb_dumps import parse_gdb_dump
-from shared.formats.grouped_stacks import parse_grouped_stacks
-from shared.formats.pyspy_processes import (
-    cut_out_of_log,
-    holds_process,
-    lines_beside,
-    parse_pyspy_processes,
-    ranks_by_title,
-)
-from shared.formats.stack_dumps import parse_faulthandler, parse_pyspy_json, parse_pystack_dump
+from collector.files.rank_of_file import rank_of_stacks
+from shared.formats.grouped_stacks import is_grouped, parse_grouped_stacks
+from shared.formats.pyspy_processes import ranks_by_title
+from shared.formats.stack_dumps import parse_pyspy_json
+from shared.formats.stack_parts import may_hold_stacks, parts_of
 from shared.wire.stacks import Stacks
 
-# Process 4242: sglang::scheduler_TP3        Python v3.11.4 (/usr/bin/python3.11)
-_STACKS_IN_LOG = re.compile(rb"Process \d{1,10}: .{1,2000}\s+(?:\S{1,150} +\| )?Python v\d")
+_GROUPED = "stacks by ranks"
 
 
 class Owned(NamedTuple):
@@ -43,36 +34,31 @@ class StackFiles:
         self._titled: dict[tuple[str, int], int] = {}
         """By file and pid, ranks by the titles of processes."""
 
-    def add(self, name: str, kind: FileKind, data: bytes) -> str:
-        """Read a file of stacks; return the lines in it that are none. Raises UnreadableDump."""
-        if kind is FileKind.PYSPY_JSON:
-            stacks = parse_pyspy_json(data, native=False, paused=True)
-            native = any(frame.native for frame in stacks.frames)
-            self._found.append((name, stacks.model_copy(update={"native": native})))
-            return ""
-        text = data.decode("utf-8", "replace")
-        if kind is FileKind.FAULTHANDLER:
-            for rank, part in ranks_in_stacks(text):
-                at = name if rank is None else f"{name}!rank_{rank}"
-                self._found.append((at, parse_faulthandler(part)))
-        elif kind is FileKind.GDB:
-            self._found.append((name, parse_gdb_dump(text)))
-        elif kind is FileKind.PYSTACK:
-            self._found.append((name, parse_pystack_dump(text)))
-        elif kind is FileKind.GROUPED_STACKS:
-            self._add_groups(name, text)
-        else:
-            self._add_processes(name, text)
-            return "\n".join(lines_beside(text))
-        return ""
+    def add_json(self, name: str, data: bytes) -> None:
+        """Read what py-spy prints as JSON. Raises UnreadableDump."""
+        stacks = parse_pyspy_json(data, native=False, paused=True)
+        native = any(frame.native for frame in stacks.frames)
+        self._found.append((name, stacks.model_copy(update={"native": native})))
 
-    def cut_out_of_log(self, name: str, data: bytes) -> bytes:
-        """Take the stacks that a log holds; return the log without them. Raises UnreadableDump."""
-        if _STACKS_IN_LOG.search(data) is None:
-            return data
-        dumps, rest = cut_out_of_log(data.decode("utf-8", "replace"))
-        self._add_processes(name, dumps)
-        return rest.encode()
+    def cut_out(self, name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
+        """Take the stacks that a text holds; return the rest, and what printed them. Raises UnreadableDump."""
+        text = data.decode("utf-8", "replace")
+        if is_grouped(text):
+            for group in parse_grouped_stacks(text):
+                self._told += [Owned(name, group.stacks, rank) for rank in group.ranks or (None,)]
+            return b"", (_GROUPED,)
+        if not may_hold_stacks(data):
+            return data, ()
+        parts, beside = parts_of(text)
+        for part in parts:
+            if part.rank is None or part.sure:  # each in a name of its own, which tells the rank
+                at = name if part.rank is None else f"{name}!rank_{part.rank}"
+                self._found.append((at, part.stacks))
+            else:
+                self._worded.append(Owned(f"{name}!rank_{part.rank}", part.stacks, part.rank))
+        self._titled.update({(name, pid): rank for pid, rank in ranks_by_title(text).items()})
+        rest = "\n".join(beside).encode() if parts else data
+        return rest if rest.strip() else b"", tuple(dict.fromkeys(part.tool.value for part in parts))
 
     def owned(self, by_pid: Mapping[int, int]) -> Iterator[Owned]:
         """Yield all stacks; `by_pid`: the processes that snapshots know."""
@@ -86,21 +72,3 @@ class StackFiles:
             alone = of_files[name] == 1  # the number of a file with several processes is the rank of none of them
             rank = rank_of_stacks(name, stacks, by_pid) if alone else by_pid.get(stacks.pid or 0)
             yield Owned(name, stacks, titled.get((name, stacks.pid or 0), rank))
-
-    def _add_processes(self, name: str, text: str) -> None:
-        parts = ranks_in_processes(text)
-        for rank, part in parts:
-            if rank is None and len(parts) > 1 and not holds_process(part):
-                continue  # words above the first of several
-            first, *others = parse_pyspy_processes(part)
-            if rank is None:
-                self._found.append((name, first))
-            else:  # of a rank that has children, it comes first
-                self._worded.append(Owned(f"{name}!rank_{rank}", first, rank))
-            self._found += [(name, stacks) for stacks in others]
-        self._titled.update({(name, pid): rank for pid, rank in ranks_by_title(text).items()})
-
-    def _add_groups(self, name: str, text: str) -> None:
-        for group in parse_grouped_stacks(text):
-            ranks = group.ranks or (None,)
-            self._told += [Owned(name, group.stacks, rank) for rank in ranks]

@@ -25,11 +25,6 @@ KINDS = {
     FileKind.MANIFEST: "manifest of a bundle",
     FileKind.RECORDER: "flight record",
     FileKind.PYSPY_JSON: "py-spy stacks",
-    FileKind.PYSPY_TEXT: "py-spy stacks",
-    FileKind.FAULTHANDLER: "faulthandler stacks",
-    FileKind.GDB: "gdb stacks",
-    FileKind.PYSTACK: "pystack stacks",
-    FileKind.GROUPED_STACKS: "stacks by ranks",
     FileKind.RAS: "NCCL RAS report",
     FileKind.KERNEL: "kernel log",
     FileKind.LOG: "log",
@@ -46,6 +41,7 @@ _WHY = {
     EventKind.DEVICE_ERROR: "a device error is reported where it is noticed, not where it happened",
     EventKind.INTERFACE: "which network NCCL chose is no fault by itself",
     EventKind.VERSION: "a version of NCCL is no fault by itself",
+    EventKind.SAYS_WAIT: "that somebody waited long shows neither for whom nor whether in vain",
     EventKind.SIGNAL: "that a process was ended does not show why",
     EventKind.RENDEZVOUS: "that ranks were waited for does not show which of them did not come",
 }
@@ -63,15 +59,17 @@ class Taken(NamedTuple):
     cut: bool = False
     tool: str | None = None
     """What printed it, where that is no program of the job."""
+    stacks: tuple[str, ...] = ()
+    """What printed the stacks that it holds, beside which it may be a log."""
 
     @classmethod
-    def of(cls, found: FoundFile) -> "Taken":
+    def of(cls, found: FoundFile, stacks: tuple[str, ...] = ()) -> "Taken":
         """Count the lines, a last one without an end included."""
         tool = tool_of(found.data) if found.kind in _OF_LINES else None
         if found.shortened is not None:
-            return cls(found.kind, found.shortened.lines, found.shortened.size_bytes, found.shortened.cut, tool)
+            return cls(found.kind, found.shortened.lines, found.shortened.size_bytes, found.shortened.cut, tool, stacks)
         lines = found.data.count(b"\n") + (found.data[-1:] not in (b"", b"\n"))
-        return cls(found.kind, lines, len(found.data), tool=tool)
+        return cls(found.kind, lines, len(found.data), tool=tool, stacks=stacks)
 
 
 @costs_itself(lambda taken, snapshots: (), part="what was read of files")
@@ -85,12 +83,13 @@ def files_read(taken: Mapping[str, Taken], snapshots: Iterable[NodeSnapshot]) ->
 def _read(name: str, taken: Taken, events: Iterable[LogEvent]) -> FileRead:
     lines = tuple(dict.fromkeys(event.text[:_LONGEST] for event in events))
     kinds = dict.fromkeys(event.kind for event in events)
-    of_lines = taken.kind in _OF_LINES
-    unread = None if lines else taken.tool
+    of_lines = taken.kind in _OF_LINES and (bool(lines) or not taken.stacks)
+    unread = None if lines or taken.stacks else taken.tool
+    kind = ", ".join((*taken.stacks, *([KINDS.get(taken.kind, "unknown")] if of_lines or not taken.stacks else [])))
     why = _EMPTY if taken.kind is FileKind.EMPTY else "; ".join(_WHY[kind] for kind in kinds if kind in _WHY)
     return FileRead(
         path=name,
-        kind=KINDS.get(taken.kind, "unknown") if unread is None else f"output of {unread}",
+        kind=kind if unread is None else f"output of {unread}",
         lines=taken.lines if of_lines else None,
         size_bytes=taken.size_bytes,
         cut=taken.cut,

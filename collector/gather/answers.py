@@ -6,10 +6,11 @@ import zlib
 from pydantic import ValidationError
 
 from collector.gather.bounded_body import Body
-from collector.gather.failures import NoAnswer, first_mistake
+from collector.gather.failures import NoAnswer
 from collector.gather.fanout.fanout import read_answer
 from shared.errors import InvalidRankSet, quoted
 from shared.missing import Reason
+from shared.mistakes import first_mistake
 from shared.value import Value
 from shared.wire.snapshot import Identity, NodeSnapshot
 from shared.wire.survey_form import Survey

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 import httpx
-from pydantic import ValidationError
 
 from shared.answer.problem import detail_of
 from shared.errors import Unreachable, quoted
@@ -96,13 +95,6 @@ def explain_transport(error: httpx.HTTPError) -> NoAnswer:
             Reason.UNREACHABLE, "the connection broke off in the middle of the answer", again=Again.BROKE_OFF
         )
     return NoAnswer(Reason.UNREACHABLE, f"the agent cannot be reached: {type(error).__name__}")
-
-
-def first_mistake(error: ValidationError) -> str:
-    """Return where an answer is not what it should be, and why, without quoting it."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"]) or "the whole"
-    return f"{place[:200]}: {first['msg'][:200]}"
 
 
 def explain_status(status: int, body: bytes) -> NoAnswer:

@@ -17,7 +17,7 @@ from shared.missing import WAITING_LAUNCHERS, Missing
 from shared.rank_sets import FoldedRanks, fold
 from shared.shell_commands import listed
 from shared.value import Value
-from shared.wire.job_names import is_of, poses, qualified, was_of
+from shared.wire.job_names import OF_SLURM, is_of, poses, qualified, was_of
 from shared.wire.snapshot import Exited, Identity, RankList, lists_late
 
 
@@ -100,7 +100,7 @@ def _job_of(identity: Identity, users: Mapping[str, set[str]]) -> _Job:
 
 
 def choose_job(job: str | None, lists: Iterable[RankList], *, some_silent: bool) -> str | None:
-    """Return the job to look at: the one asked for, or the only one there is.
+    """Return the job to look at, by its name: the one asked for, also by Slurm's number, or the only one there is.
 
     Raises NotFound where no agent knows it and none is silent that might (`some_silent`), and InvalidInput where
     several are there and none was asked for, or several users have one of that name. None means: ranks that name no
@@ -109,7 +109,8 @@ def choose_job(job: str | None, lists: Iterable[RankList], *, some_silent: bool)
     lists = tuple(lists)
     jobs = summarise_jobs(lists)
     if job is not None:
-        if some_silent or any(_has(found, job) for found in lists):
+        job = _as_named(job, lists)
+        if some_silent or _seen(job, lists):
             user_of(job, lists)
             return job
         there = listed([summary.name for summary in jobs]) or "none"
@@ -121,6 +122,17 @@ def choose_job(job: str | None, lists: Iterable[RankList], *, some_silent: bool)
     if running or some_silent or any(found.ranks for found in lists):
         return running[0] if running else None
     raise NotFound("no ranks were found", advice=_why_no_ranks(lists))
+
+
+def _as_named(job: str, lists: Sequence[RankList]) -> str:
+    """Return the name of a job that is asked for as Slurm numbers it: `71` is `slurm-71`, if nothing is called `71`."""
+    named = f"{OF_SLURM}{job}"
+    is_number = job.partition("@")[0].isdecimal()
+    return named if is_number and not _seen(job, lists) and _seen(named, lists) else job
+
+
+def _seen(job: str, lists: Iterable[RankList]) -> bool:
+    return any(_has(found, job) for found in lists)
 
 
 def _why_no_ranks(lists: Sequence[RankList]) -> str:

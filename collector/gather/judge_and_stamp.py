@@ -23,6 +23,13 @@ def judge(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
     return diagnosis.model_copy(update={"id": new_id(now), "made_at": rfc3339(now)})
 
 
+def kept_as(diagnosis: Diagnosis, id: str) -> Diagnosis:
+    """Return the diagnosis under the id by which a store keeps it; its act says so."""
+    kept = {"kept": f"what this rests on, as /v1/diagnoses/{id}/bundle"}
+    action = None if diagnosis.action is None else diagnosis.action.model_copy(update=kept)
+    return diagnosis.model_copy(update={"id": id, "action": action})
+
+
 def new_id(at_ns: int) -> str:
     """Return an id whose text sorts by time: a UUID of version 7 (RFC 9562, with sub-millisecond method 3)."""
     milliseconds, rest_ns = divmod(at_ns, 1_000_000)

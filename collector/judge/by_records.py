@@ -13,7 +13,7 @@ from collector.judge.records.disputes import disputes_of
 from collector.judge.records.open_groups import open_faults
 from collector.judge.records.roots import root_faults
 from collector.judge.records.stuck_together import left_behind, stuck_faults
-from collector.judge.records.unrecorded_waits import hidden_faults, waits_unrecorded, with_hidden
+from collector.judge.records.unrecorded_waits import waits_unrecorded, with_hidden
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from shared.answer.diagnosis import Conflict
@@ -33,14 +33,18 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     # 5, 6. Follow the edges; who is convicted of a mismatch is a root whatever it waits for.
     graph = WaitGraph(observations.edges, cut=convicted)
     joined = [edge for edge in observations.edges if not edge.holders]
-    entered = {edge.waiter for edge in joined if edge.waiter in disputed or not left_behind(edge)}
+    entered = {
+        edge.waiter for edge in joined if edge.waiter in disputed or edge.group.is_guessed or not left_behind(edge)
+    }
+    # What is pending in a group of a guessed name may wait for whoever is in another one of that name.
+    entered |= {each.rank for group in observations.groups if group.is_guessed for each in group.p2p}
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
     hidden = [rank for rank in roots if waits_unrecorded(rank, observations)]
     programs = CallOrders(observations.groups, observations.traces)
     faults = [_mismatch_fault(mismatch, graph, observations) for mismatch in disputes]
     faults += root_faults([rank for rank in roots if rank not in hidden], graph, observations, programs)
     if hidden:
-        faults = with_hidden(faults, hidden, observations) or hidden_faults(tuple(hidden), graph, observations)
+        faults = with_hidden(faults, hidden, graph, observations)
     held = (
         graph.victims_of([*convicted, *(rank for rank in roots if not _only_undumped(rank, observations))]) | disputed
     )

@@ -17,6 +17,7 @@ from collector.judge.certainty import Support, how_sure
 from collector.judge.ended_first import Endings, endings_of, stood_seconds, was_in
 from collector.judge.fault import Fault
 from collector.judge.logs.vote import line_of
+from collector.judge.report.actions import action_for
 from collector.judge.report.evidence import exit_evidence, last_issued
 from collector.judge.report.findings import finding_of
 from collector.judge.report.headline import Interpretation
@@ -71,6 +72,7 @@ def _finding(endings: Endings, observations: Observations) -> Finding:
     logged = (line_of(endings.failures[rank], rank) for rank in shown if rank in endings.failures)
     evidence: tuple[Evidence, ...] = (*told, *processes, *logged)
     stood = stood_seconds(ended.values())
+    steps = tuple(_next_steps(fault, endings, observations))
     return finding_of(fault, observations, evidence=evidence).model_copy(
         update={
             "ended": fold(rest or ended),
@@ -78,7 +80,8 @@ def _finding(endings: Endings, observations: Observations) -> Finding:
             "group": told[0].group if told else None,
             "sequence": told[0].sequence if told else None,
             "lasted_seconds": None if stood is None else round(stood, 1),
-            "next_steps": tuple(_next_steps(fault, endings, observations)),
+            "action": action_for(fault, endings.cause, observations, evidence, steps),
+            "next_steps": steps,
         }
     )
 

@@ -5,7 +5,8 @@ One dump of each rank shows a moment, in which somebody waits for somebody in ev
 1. What cannot pass, such as calls that do not match, or collectives in different orders, needs no time.
 2. Watchdogs of NCCL and its like write dumps after a timeout. Of Gloo somebody asked for them, who knows when.
 3. Several dumps of a rank show whether it moved, or for how long it stood still. One set shows neither: in a hung job
-   nothing is issued either after what the others wait in, so that its newest records are as near each other.
+   nothing is issued either after what the others wait in, so that its newest records are as near each other. Two equal
+   sets may be one and its copy: the first must have been written once the job had stood for longer than usual.
 4. The times of files excuse where they are near what is waited in. Alone they accuse nobody: copying gives new ones.
 """
 
@@ -18,14 +19,22 @@ from collector.align.observations import Observations
 from collector.align.roster import RankView
 from collector.align.stacks.activity import place
 from collector.align.stacks.phases import prepares_data
-from collector.align.thresholds import BUSY_SECONDS, DUMPS_APART, SECOND_DUMP_SECONDS
+from collector.align.thresholds import (
+    BUSY_SECONDS,
+    DUMPS_APART,
+    FILE_CLOCK_SECONDS,
+    FROZEN_GAPS,
+    FROZEN_SECONDS,
+    LEAST_APART_SECONDS,
+    SECOND_DUMP_SECONDS,
+)
 from collector.judge.certainty import Support, blames_somebody, how_sure, unproven
 from collector.judge.fault import NEVER_PASSES, Fault
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import waiting_in
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
-from shared.plural import either, ranks_with
+from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Trace
 
@@ -63,19 +72,14 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
 
 @costs_itself(lambda fault, observations: replace(fault, certainty=how_sure(fault.kind, Support.PART_FAILED)))
 def lasting_by_files(fault: Fault, observations: Observations) -> Fault:
-    """Return how sure it is where nothing but the files' times tells that two equal dumps are not one, copied twice.
-
-    Nor does a record of Gloo tell whether a rank that has not joined is elsewhere, or waits in a send or a receive.
-    """
+    """Return how sure it is where nothing but the files' times tells that two equal dumps are not one, copied twice."""
     if observations.roster.live or _cannot_pass(fault) or not _asked_for(fault, observations):
         return fault
-    sure, remarks = unproven(fault.certainty, Support.FILE_TIMES), [*fault.remarks, _COPIED_TWICE]
+    sure = unproven(fault.certainty, Support.FILE_TIMES)
     stacks = any(each.frames for each in observations.seen(fault.culprits))
     if fault.kind is Kind.RANK_NOT_JOINED and blames_somebody(fault) and not stacks:
         sure = how_sure(fault.kind, Support.ELIMINATION)
-        may = either(fault.culprits, "may itself wait", "may themselves wait")
-        remarks.append(f"Gloo records no sends and receives: {ranks_in_words(fault.culprits)} {may} in one")
-    return replace(fault, certainty=sure, remarks=tuple(remarks))
+    return replace(fault, certainty=sure, remarks=(*fault.remarks, _COPIED_TWICE))
 
 
 def _needed(observations: Observations) -> float:
@@ -106,15 +110,12 @@ def _is_of_gloo(trace: Trace) -> bool:
 
 def _doubt_of_one_look(fault: Fault, observations: Observations) -> Interpretation | None:
     """3. Several looks show that a job stands still, if their files tell how far apart they are."""
-    still, needed = (
-        _stood_still({*fault.culprits, *fault.victims}, observations),
-        observations.motion.needed(busy=False),
-    )
-    if still is not None and still >= needed:
+    still = _stood_still({*fault.culprits, *fault.victims}, observations)
+    if still is not None and still >= max(observations.motion.needed(busy=False), LEAST_APART_SECONDS):
         return None
     why = "one dump of each rank does not show for how long, and a running job looks the same"
     if any(len(view.looks) > 1 for view in observations.roster.present()):
-        why = "the times of the files do not show how far apart the dumps are, and in a running job two may be alike"
+        why = "the times of the files do not show that it stood still between the dumps: two may be one and its copy"
     if still is not None:
         why = f"they are not known to have stood still for longer than {still:.2f} s, as in any job that runs"
     return Interpretation(
@@ -125,21 +126,24 @@ def _doubt_of_one_look(fault: Fault, observations: Observations) -> Interpretati
 def _stood_still(ranks: Collection[int], observations: Observations) -> float | None:
     """Seconds between dumps of each of these ranks, if it left any, that hold the same; None where nothing says.
 
-    Who copies two looks with new times gives them to each rank alike at best, and does so after the last operation.
+    Who copies two looks with new times gives them to each rank alike at best, and does so after the last operation. Of
+    a job that runs the original is no older than its usual pause, whatever its copy says.
     """
     views = [observations.roster.ranks[rank] for rank in ranks if rank in observations.traces]
-    spans = [_unchanged_for(view) for view in views]
+    usual = observations.motion.usual_gap_seconds
+    pause = FROZEN_SECONDS if usual is None else max(FROZEN_GAPS * usual, FILE_CLOCK_SECONDS)
+    spans = [_unchanged_for(view, int(pause * 1e9)) for view in views]
     known = [span for span in spans if span is not None]
     if not known or len(known) < len(views) or max(known) > DUMPS_APART * min(known):
         return None
     return min(known)
 
 
-def _unchanged_for(view: RankView) -> float | None:
+def _unchanged_for(view: RankView, pause_ns: int) -> float | None:
     last = view.looks[-1]
     alike = [look for look in view.looks if look.recorder == last.recorder]
     times = [look.recorded_at_ns for look in alike if look.recorded_at_ns is not None]
-    if len(times) < 2 or len(times) < len(alike) or min(times) < view.newest_ns:
+    if len(times) < 2 or len(times) < len(alike) or min(times) < view.newest_ns + pause_ns:
         return None
     return (max(times) - min(times)) / 1e9
 

@@ -61,6 +61,19 @@ def _launches(count: int, op: str) -> str:
 
 
 @costs_itself(lambda faults, observations: list(faults))
+def with_lags(faults: list[Fault], observations: Observations) -> list[Fault]:
+    """Put RAS's counts beside faults that they agree with: who lags in them is who is at fault."""
+    ras = observations.roster.ras
+    if ras is None or ras.moved:
+        return list(faults)
+    told = [(set(lag.behind), lag_evidence(lag, group)) for group in ras.groups for lag in lags_of(group)]
+    return [
+        replace(fault, evidence=(*fault.evidence, *(shown for behind, shown in told if behind <= set(fault.culprits))))
+        for fault in faults
+    ]
+
+
+@costs_itself(lambda faults, observations: list(faults))
 def with_counts(faults: list[Fault], observations: Observations) -> list[Fault]:
     """Put what RAS counted beside faults that rest on other evidence."""
     remark = remark_of(observations.roster.ras)

@@ -69,16 +69,18 @@ from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
 from collector.judge.hardware.refine_faults import with_nodes
 from collector.judge.moment_of_dumps import lasting_by_files
 from collector.judge.pauses import doubt_of_pause
-from collector.judge.ras_lag import doubt_of, with_counts
+from collector.judge.ras_lag import doubt_of, with_counts, with_lags
 from collector.judge.records.disputes import settled_disputes_of
 from collector.judge.records.stuck_together import may_be_ending
 from collector.judge.report.findings import finding_of, sampled_finding, straggler_finding
 from collector.judge.report.headline import Interpretation, headline_of
 from collector.judge.report.know_more import steps_to_know_more
 from collector.judge.report.summaries import settled_in_words, waiting_for
+from collector.judge.report.what_now import action_of
 from collector.judge.slow.held_up import fair_to_workers
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
+from collector.judge.stated.table import stated
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Diagnosis, Gap
 from shared.answer.words import Verdict
@@ -113,14 +115,18 @@ def _nothing_judged(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Di
 def _diagnosed(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
     reading, observations = read(snapshots, expected)
     snapshots, expected, doubts = one_users(snapshots, expected)  # 0
+    steps = () if reading.findings else steps_to_know_more(reading, observations)
     return Diagnosis(
         job=observations.roster.job,
         user=expected.user,
+        owner=observations.roster.owner,
         verdict=reading.verdict,
         state=reading.state,
         headline=headline_of(reading, observations),
         findings=reading.findings,
-        next_steps=() if reading.findings else steps_to_know_more(reading, observations),
+        action=action_of(reading, steps, observations),
+        next_steps=steps,
+        statements=stated(observations, snapshots, reading),
         stack_classes=classes_of(observations.roster, observations.activities),
         checks=check_job(snapshots, expected),
         coverage=coverage_of(observations.roster, expected, snapshots),
@@ -168,8 +174,8 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     activities = ByRank(spread_native(activities_of(roster.present()), roster.ranks), lambda _: NOT_SEEN)  # 8
     motion = motion_of(roster, activities)  # 2
     edges = find_edges(groups, roster, traces, activities)  # 5
-    learnt = expected.usual_pause_seconds
-    return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster), learnt)
+    earlier = (expected.usual_pause_seconds, frozenset(expected.faulty_hosts))
+    return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster), *earlier)
 
 
 @costs_itself(lambda _: Interpretation(Verdict.CANNOT_TELL, "unhang failed to judge it"), part="the judge's steps")
@@ -181,7 +187,8 @@ def _read(observations: Observations) -> Interpretation:
     if _moves(observations):  # B
         return _moving(observations)
     recorded = faults_by_record(observations)
-    faults = with_logs(of_looked_at(recorded, observations) or faults_by_ras(observations), observations)  # C
+    shown = with_lags(of_looked_at(recorded, observations), observations)
+    faults = with_logs(shown or faults_by_ras(observations), observations)  # C
     by_stacks = [] if faults else faults_by_stacks(observations)
     seen = of_looked_at(by_stacks, observations)
     faults = faults or weighed(faults_by_logs(observations), with_counts(seen, observations), observations)  # D

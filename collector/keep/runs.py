@@ -53,6 +53,8 @@ class Run:
     started_at: str
     asked: bool = True
     """False: made because the collector watches the job, until somebody asks for it as well."""
+    keep: bool = True
+    """False: for whoever looks again and again, until somebody asks who comes back to it."""
     step: Step = field(default_factory=lambda: Step(stage=Stage.FINDING))
     task: "asyncio.Task[Diagnosis] | None" = None
     placed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -104,6 +106,7 @@ class Runs:
             run.task = asyncio.create_task(self._see_through(run), name=f"diagnosis {run.id}")
             run.task.add_done_callback(lambda task: self._end(run, task))
         under_way.asked = under_way.asked or run.asked
+        under_way.keep = under_way.keep or run.keep
         await under_way.placed.wait()
         return under_way
 

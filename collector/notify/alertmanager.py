@@ -39,6 +39,7 @@ def _annotations(notice: Notice) -> dict[str, str]:
         "incident": notice.incident,
         "state": notice.facts["state"],
         "description": notice.headline,
+        "action": notice.action,
         "stacks": "\n\n".join(notice.stacks)[:_MOST_STACK],
         "lines": "\n".join(notice.lines),
     }

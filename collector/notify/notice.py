@@ -47,7 +47,7 @@ class Notice:
     labels: Mapping[str, str]
     """As they were when it began, which is what Alertmanager knows it by."""
     title: str
-    """In words of ours alone, for where foreign text could be taken for markup."""
+    """Whose job and which ranks, for a heading of plain text."""
     summary: str
     """The whole in one sentence, with the job, its nodes and the headline where those are included."""
     began_at: str
@@ -55,6 +55,8 @@ class Notice:
     ends_at: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     headline: str = ""
+    action: str = ""
+    """What to do now, and why; it may name functions and files."""
     stacks: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     link: str = ""
@@ -84,13 +86,14 @@ def make_notice(
         change=event.kind,
         facts=facts,
         labels=_labels(opening.incident, with_names=Include.NAMES in include),
-        title=f"{opens_with}: {_fault(facts)} ({facts['certainty']}; cause {facts['cause']})",
+        title=_title(opens_with, facts, names),
         summary=_summary(opens_with, facts, names, headline),
         began_at=opening.at,
         at=event.at,
         ends_at=event.at if over else None,
         names=names,
         headline=headline,
+        action=_action(incident) if headline else "",
         stacks=_stacks(diagnosis, incident) if Include.STACKS in include else (),
         lines=_lines(diagnosis) if Include.LINES in include else (),
         link=page_url if is_test or not page_url else f"{page_url.rstrip('/')}/incidents/{quote(incident.id, safe='')}",
@@ -115,6 +118,7 @@ def _facts(incident: Incident) -> dict[str, str]:
         "cause": incident.cause.value,
         "certainty": incident.certainty.value,
         "state": incident.state.value,
+        "act": "" if incident.action is None else incident.action.do.value,
         "ranks": one_line(incident.fingerprint.culprits),
     }
 
@@ -124,9 +128,10 @@ def _names(event: IncidentEvent) -> dict[str, str]:
     said = {"by": last[0].by, "note": last[0].note} if last and last[0].by else {}
     given = {
         "job": incident.job,
-        "user": incident.user or "",
+        "user": incident.owner or incident.user or "",
         "host": ",".join(incident.hosts),
         "group": incident.fingerprint.group,
+        "again": incident.again,
         **said,
     }
     return {name: one_line(value) for name, value in given.items() if value}
@@ -147,7 +152,23 @@ def _summary(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str]
     job = f"{names['job']}: " if "job" in names else ""
     on = f"on {names['host']}; " if "host" in names else ""
     what = headline.removeprefix("Hung: ").removeprefix("Died: ") or _fault(facts)  # not the same word twice
-    return f"{opens_with}: {job}{what} ({on}{facts['certainty']}; cause {facts['cause']})"
+    act = f"; act {facts['act']}" if facts["act"] else ""
+    return f"{opens_with}: {job}{what} ({on}{facts['certainty']}; cause {facts['cause']}{act})"
+
+
+def _title(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str]) -> str:
+    owner = f" of {names['user']}" if "user" in names else ""
+    job = f"{names['job']}{owner}, " if "job" in names else ""
+    on = f" on {names['host']}" if "host" in names else ""
+    return f"{opens_with}: {job}{_fault(facts)}{on}"
+
+
+def _action(incident: Incident) -> str:
+    action = incident.action
+    if action is None:
+        return ""
+    command = "" if action.command is None else f": {action.command}{f' (on {action.host})' if action.host else ''}"
+    return one_line(f"{action.do}: {action.text}{command} (because {action.reason})", most=MOST_HEADLINE)
 
 
 def _stacks(diagnosis: Diagnosis | None, incident: Incident) -> tuple[str, ...]:

@@ -52,7 +52,8 @@ def _payload(receiver: PagerDutyReceiver, notice: Notice) -> dict[str, object]:
         "class": notice.facts["kind"],
         "custom_details": _details(notice),
     }
-    return payload | ({"group": names["job"]} if "job" in names else {})
+    component = {"component": f"rank {notice.facts['ranks']}"} if notice.facts["ranks"] else {}
+    return payload | component | ({"group": names["job"]} if "job" in names else {})
 
 
 def _details(notice: Notice) -> dict[str, str]:
@@ -61,6 +62,7 @@ def _details(notice: Notice) -> dict[str, str]:
         **notice.facts,
         **notice.names,
         "headline": notice.headline,
+        "what to do": notice.action,
         "stacks": "\n\n".join(notice.stacks)[:_MOST_STACK],
         "lines": "\n".join(notice.lines),
     }

@@ -12,11 +12,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
 from collector.notify.destinations import Destinations, parse_receiver_url
 from shared.answer.incidents import IncidentChangeKind
 from shared.errors import InvalidSettings, NotFound, quoted
+from shared.mistakes import first_mistake
+from shared.plugins import RECEIVERS, plugins
 from shared.server.addresses import parse_hosts, parse_networks
 from shared.server.secret_files import read_secret
 from shared.value import Value
@@ -174,8 +176,50 @@ class WebhookReceiver(_Receiver):
         self.secrets()
 
 
+class SiteReceiver(_Receiver):
+    """A service of the site's: a function of the entry point group `unhang.receivers` composes each message."""
+
+    type: str
+    url: str
+    secret_file: Path | None = None
+    options: dict[str, str] = Field(default={}, max_length=32)
+
+    @field_validator("type")
+    @classmethod
+    def _is_known(cls, given: str) -> str:
+        if given not in (installed := plugins(RECEIVERS).usable):
+            raise ValueError(f"no type of receiver: known are {', '.join((*_OURS, *installed))}")
+        return given
+
+    def destination(self) -> str:
+        """Return where messages are posted."""
+        return self.url
+
+    def secret(self) -> str:
+        """Return the first line of its file of secrets, `""` where it has none. Raises InvalidSettings."""
+        return "" if self.secret_file is None else _secret(self.secret_file, "secret")[0]
+
+    def check(self) -> None:
+        """Raises InvalidSettings where the secret cannot be used."""
+        self.secret()
+
+
+_OURS = ("alertmanager", "pagerduty", "slack", "webhook")
+_BY_PLUGIN = "plugin"
+
+
+def _type_of(given: object) -> str | None:
+    found = given.get("type") if isinstance(given, dict) else getattr(given, "type", None)
+    return found if found in _OURS or found is None else _BY_PLUGIN
+
+
 Receiver = Annotated[
-    AlertmanagerReceiver | PagerDutyReceiver | SlackReceiver | WebhookReceiver, Field(discriminator="type")
+    Annotated[AlertmanagerReceiver, Tag("alertmanager")]
+    | Annotated[PagerDutyReceiver, Tag("pagerduty")]
+    | Annotated[SlackReceiver, Tag("slack")]
+    | Annotated[WebhookReceiver, Tag("webhook")]
+    | Annotated[SiteReceiver, Tag(_BY_PLUGIN)],
+    Discriminator(_type_of),
 ]
 
 
@@ -241,12 +285,12 @@ def _with_whole_paths(file: NotifyFile, folder: Path) -> NotifyFile:
 
 
 def _refused(path: Path, error: ValidationError) -> InvalidSettings:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    parts = [str(part) for part in first["loc"]]
+    first = first_mistake(error)
+    parts = first.place.split(".")
     if len(parts) > 2 and parts[0] == "receivers":  # pydantic names the type between the receiver and its field
         del parts[2]
-    advice = "secrets are read from files, e.g. routing_key_file" if first["type"] == "extra_forbidden" else ""
-    return InvalidSettings(f"{quoted('.'.join(parts))} in the notify file {path}: {first['msg']}", advice=advice)
+    advice = "secrets are read from files, e.g. routing_key_file" if first.type == "extra_forbidden" else ""
+    return InvalidSettings(f"{quoted('.'.join(parts))} in the notify file {path}: {first.why}", advice=advice)
 
 
 def _secret(path: Path, what: str) -> tuple[str, ...]:

@@ -26,9 +26,11 @@ from collector.notify.receivers import (
     AlertmanagerReceiver,
     PagerDutyReceiver,
     Receiver,
+    SiteReceiver,
     SlackReceiver,
     WebhookReceiver,
 )
+from collector.notify.site_receiver import compose_message_of_site
 from collector.notify.slack import compose_message
 from collector.notify.webhook import compose_cloudevent
 from shared import VERSION
@@ -70,6 +72,8 @@ def compose(receiver: Receiver, notice: Notice, *, source: str) -> Outgoing:
             return compose_message(receiver, notice)
         case WebhookReceiver():
             return compose_cloudevent(receiver, notice, time.time(), source=source)
+        case SiteReceiver():
+            return compose_message_of_site(receiver, notice)
 
 
 async def send(

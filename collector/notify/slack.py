@@ -41,6 +41,8 @@ def _blocks(notice: Notice) -> list[dict[str, object]]:
     blocks.append(_section("\n".join([*facts, f"incident: {_code(notice.incident)}"])))
     if notice.headline:
         blocks.append(_section(_code(notice.headline)))
+    if notice.action:
+        blocks.append(_section(f"*What to do*\n{_code(notice.action)}"))
     blocks += [_fenced(stack) for stack in notice.stacks]
     if notice.lines:
         blocks.append(_fenced("\n".join(notice.lines)))

@@ -43,6 +43,7 @@ def _event(notice: Notice, source: str) -> dict[str, object]:
     asked_for = {
         "names": dict(notice.names),
         "headline": notice.headline,
+        "action": notice.action,
         "stacks": list(notice.stacks),
         "lines": list(notice.lines),
         "link": notice.link,

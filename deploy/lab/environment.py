@@ -3,6 +3,8 @@
 It holds the wheel as PyPI has it, without the libraries of NVIDIA that it requires, and stand-ins in their place.
 """
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,13 +14,16 @@ from typing import NamedTuple
 
 from deploy.lab.standins import NotBuilt, build, digest, require_tools
 
-LAB = Path(__file__).resolve().parents[2] / "build" / "lab"
+LAB = Path(os.environ.get("UNHANG_LAB") or Path(__file__).resolve().parents[2] / "build" / "lab")
 NEWEST = "2.14.1"
 
 _BESIDE = ("filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy<2.4", "setuptools<81")
 """What PyTorch imports, of no version in particular."""
 _WHY = ("ERROR: Could not", "ERROR: Cannot install", "ERROR: No matching", "ERROR: Failed")
 """How pip begins the line that says what is wrong; advice may follow."""
+# Requires-Dist: nvidia-nccl-cu13==2.30.7; platform_system == "Linux"
+# Requires-Dist: cuda-toolkit[cublas,cudart]==13.0.3; platform_system == "Linux"
+_OF_NVIDIA = re.compile(r"^(Requires-Dist: (?:nvidia-|cuda-|triton)[^;\n]*)(?:;.*)?$", re.MULTILINE)
 _ROOM = 4 << 30
 """Bytes: the largest wheel and what it unpacks to."""
 
@@ -76,14 +81,27 @@ def make(version: str, nccl: Path | None = None) -> Environment:
 def _install(version: str, made: Environment) -> None:
     LAB.mkdir(parents=True, exist_ok=True)
     if (free := shutil.disk_usage(LAB).free) < _ROOM:
-        raise NoLab(f"a PyTorch for CUDA needs {_ROOM >> 30} GiB in {LAB}, and {free / (1 << 30):.1f} GiB are free")
-    sys.stderr.write(f"lab: fetching PyTorch {version} and installing it in {made.folder}\n")
+        raise NoLab(
+            f"a PyTorch for CUDA needs {_ROOM >> 30} GiB in {LAB}, and {free / (1 << 30):.1f} GiB are free; "
+            "UNHANG_LAB=FOLDER names another place"
+        )
+    sys.stderr.write(f"lab: fetching PyTorch {version} and installing it in {made.folder}, half a gigabyte or more\n")
     shutil.rmtree(made.folder, ignore_errors=True)
-    _run("venv", "--without-pip", str(made.folder))
     install = ("--python", str(made.python), "install", "--quiet", "--no-compile", "--disable-pip-version-check")
-    _run("pip", *install, *_BESIDE)
-    _run("pip", *install, "--no-deps", "--find-links", str(LAB / "wheels"), f"torch==={version}")
-    (made.folder / "complete").touch()
+    try:
+        _run("venv", "--without-pip", str(made.folder))
+        _run("pip", *install, *_BESIDE)
+        _run("pip", *install, "--no-deps", "--find-links", str(LAB / "wheels"), f"torch==={version}")
+        _forget_nvidia(next(made.site.glob("torch-*.dist-info/METADATA")))
+        (made.folder / "complete").touch()
+    except BaseException:  # an interrupt, too: what is half installed is of no use
+        shutil.rmtree(made.folder, ignore_errors=True)
+        raise
+
+
+def _forget_nvidia(about: Path) -> None:
+    """What is installed beside PyTorch later, such as frameworks, must not bring what the stand-ins are for."""
+    about.write_text(_OF_NVIDIA.sub(r'\1; extra == "nvidia"', about.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def _run(*module: str) -> None:

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 _SOURCES = Path(__file__).parent / "sources"
-_WRITTEN = {"libcudart": "cudart.c", "libcuda": "cuda.c", "libnccl": "nccl.c"}
+_WRITTEN = {"libcudart": ("cudart.c",), "libcuda": ("cuda.c",), "libnccl": ("nccl.c", "payload.c", "ras.c")}
 """What stands in for more than success."""
+NVML = "libnvidia-ml.so.1"
+"""For whoever watches a job: a link to it in the job's folder, and that in the reader's LD_LIBRARY_PATH."""
 _NOT_SUPPORTED = {"libcudart": 801, "libcuda": 801, "libnccl": 5}
 """What the rest of their functions return; 0 in other libraries."""
 _PREFIXES = {
@@ -74,6 +76,8 @@ def build(site: Path, folder: Path, *, real_nccl: Path | None = None) -> None:
             (folder / soname).symlink_to(real_nccl.resolve())
         else:
             _build(folder, soname, dict(_names_of(soname, wanted)), versions)
+    (folder / "nvml").mkdir()  # apart: PyTorch would load it
+    _compile(folder / "nvml" / NVML, str(_SOURCES / "nvml.c"), f"-Wl,-soname,{NVML}")
 
 
 def _versions(site: Path) -> tuple[str, str]:
@@ -100,8 +104,8 @@ def _build(folder: Path, soname: str, names: dict[str, str], defines: Sequence[s
     rest = folder / f"{stem}.rest.c"
     result = _NOT_SUPPORTED.get(stem, 0)
     rest.write_text("".join(f"__attribute__((weak)) long {name}(void) {{ return {result}; }}\n" for name in names))
-    sources = [str(rest)] + ([str(_SOURCES / _WRITTEN[stem])] if stem in _WRITTEN else [])
-    flags = [*_FLAGS, f"-Wl,-soname,{soname}"]
+    sources = [str(rest), *(str(_SOURCES / name) for name in _WRITTEN.get(stem, ()))]
+    flags = [f"-Wl,-soname,{soname}"]
     nodes = sorted({node for node in names.values() if node})
     if nodes:
         script = folder / f"{stem}.map"
@@ -114,11 +118,13 @@ def _build(folder: Path, soname: str, names: dict[str, str], defines: Sequence[s
         number = next(int(one.partition("=")[2]) for one in defines if "NCCL" in one)
         target = folder / f"libnccl.so.{number // 10000}.{number // 100 % 100}.{number % 100}"
         (folder / soname).symlink_to(target.name)
-    done = subprocess.run(
-        ("cc", *flags, *defines, "-o", str(target), *sources), capture_output=True, text=True, check=False
-    )
+    _compile(target, *sources, *flags, *defines)
+
+
+def _compile(target: Path, *words: str) -> None:
+    done = subprocess.run(("cc", *_FLAGS, "-o", str(target), *words), capture_output=True, text=True, check=False)
     if done.returncode:
-        raise NotBuilt(f"cc could not build {soname}: {done.stderr.strip()[:2000]}")
+        raise NotBuilt(f"cc could not build {target.name}: {done.stderr.strip()[:2000]}")
 
 
 def _stem(soname: str) -> str:

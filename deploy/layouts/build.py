@@ -1,7 +1,7 @@
 """Writes the table of layouts: `python -m deploy.layouts.build [VERSION ...]`, or `make layouts`.
 
-For each version the official wheel is fetched, the compiler is asked where its headers put each field, and two ranks of
-a job that runs on it are read back from outside. What the table says of other versions is kept.
+For each version the official wheel is fetched, and the compiler is asked where its headers put each field. What the
+table says of other versions is kept. `make layouts` then has the lab read ranks that run on it (tests/lab/rings.py).
 """
 
 import platform
@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from deploy.layouts.libraries import build_id, symbols
 from deploy.layouts.page import write_page
 from deploy.layouts.probe import Structure, probe
-from deploy.layouts.table import Build, Found, add, by_version, layout_of, read_table, write_table
-from deploy.layouts.verify.check import check
+from deploy.layouts.table import Build, Found, add, by_version, read_table, write_table
 from deploy.layouts.wheels import Installed, fetched
 
 VERSIONS = (
@@ -33,21 +32,7 @@ def main(versions: Sequence[str]) -> None:
             for found in read(installed):
                 add(table, found)
             write_table(table)
-            read_back(installed)
-
-
-def read_back(installed: Installed) -> None:
-    """Check the table's row against what runs, and write down what was compared. Raises Differs."""
-    layout = layout_of(read_table(), installed.release, new_strings=installed.new_strings)
-    assert layout is not None
-    compared = check(installed, layout["structures"])
-    table = read_table()
-    for build in table["builds"]:
-        if build["torch"] == installed.version:
-            build["read_back"] = compared
-    write_table(table)
-    write_page(table)
-    print(installed.version, compared)
+            write_page(table)
 
 
 def read(installed: Installed) -> Iterator[Found]:
@@ -72,7 +57,6 @@ def _build(installed: Installed) -> Build:
         "python": ".".join(platform.python_version_tuple()[:2]),
         "build_ids": {name: identity for name, identity in identities.items() if identity is not None},
         "layout": "",
-        "read_back": {},
     }
 
 

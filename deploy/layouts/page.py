@@ -7,7 +7,7 @@ from pathlib import Path
 from deploy.layouts.table import Build, Table
 
 PAGE = Path("docs/layouts.md")
-_HEAD = "| PyTorch | CUDA | strings | records read back | process groups read back |\n| --- | --- | --- | --- | --- |\n"
+_HEAD = "| PyTorch | CUDA | strings |\n| --- | --- | --- |\n"
 _TABLE = re.compile(r"^\| PyTorch \|.*?(?=^\n|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -24,11 +24,3 @@ def rows(table: Table) -> str:
 def _cells(table: Table, build: Build) -> Iterator[str]:
     (strings,) = (layout["strings"] for layout in table["layouts"] if layout["name"] == build["layout"])
     yield from (build["torch"], build["cuda"] or "none", strings)
-    counts = build["read_back"]
-    for what in ("entries in", "groups"):
-        yield ", ".join(f"{count} {_short(name)}" for name, count in counts.items() if what in name and count) or "none"
-
-
-def _short(name: str) -> str:
-    """Return where it is, of `entries in libtorch_cuda.so` and of `nccl groups`."""
-    return name.removeprefix("entries in ").removesuffix(" groups")

@@ -3,7 +3,7 @@
     {"format": 1,
      "symbols": {"recorder": [names], "gloo": [names], "registry": [names], "nccl": [names], "mpi": [names], ...},
      "layouts": [{"name", "torch": [versions], "strings": "new" or "old", "structures": {NAME: {"size", "fields"}}}],
-     "builds": [{"torch", "cuda", "python", "build_ids": {LIBRARY: hex}, "layout": name, "read_back": {WHAT: COUNT}}]}
+     "builds": [{"torch", "cuda", "python", "build_ids": {LIBRARY: hex}, "layout": name}]}
 
 - `symbols`: what ELF calls the 8-byte pointer to the flight recorder of a library, and the vtables of process groups.
   A vtable's symbol is its beginning; objects point 16 bytes behind that. `registry`, since 2.15: an unordered_map of
@@ -13,8 +13,7 @@
 - `fields`: [offset, size], and the size of an item where the field is a container. Names are those of the headers,
   which `deploy/layouts/structs.py` lists; `NAME.set` is the flag of an optional. A field or structure that a version
   does not have is absent.
-- `builds`: the official wheels that all this was read from. `layout` is a layout's name. `read_back`: how many objects
-  in the memory of two ranks were as PyTorch says (`deploy/layouts/verify/check.py`); empty where nobody has tried.
+- `builds`: the official wheels that all this was read from. `layout` is a layout's name.
 
 A group whose `global_ranks_in_group` is empty has all ranks. A recorder without `all_pg_status_` keeps no status.
 """
@@ -37,7 +36,6 @@ class Build(TypedDict):
     python: str
     build_ids: dict[str, str]
     layout: str
-    read_back: dict[str, int]
 
 
 class Layout(TypedDict):

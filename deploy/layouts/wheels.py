@@ -1,7 +1,6 @@
 """Fetches an official wheel of PyTorch, and what its headers need of CUDA's, into a folder that is removed again."""
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,8 +74,6 @@ def fetch(version: str, site: Path) -> None:
     (about,) = site.glob("torch-*.dist-info/METADATA")
     if needed := wheels_of_cuda(about.read_text()):
         _install(site, *needed)
-    for libraries in site.glob("nvidia/*/lib"):  # PyTorch would take them before the stand-in of deploy/layouts/verify
-        shutil.rmtree(libraries)
 
 
 def wheels_of_cuda(metadata: str) -> list[str]:

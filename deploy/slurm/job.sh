@@ -10,7 +10,7 @@ looks="looks-$SLURM_JOB_ID"
 ask() {
     # Beside the job on the same nodes. Three minutes, so that an answer is there before the job is ended.
     timeout 180 srun --jobid="$SLURM_JOB_ID" --overlap --ntasks-per-node=1 unhang snapshot --allow-empty -o "$looks/"
-    unhang diagnose --from "$looks/" > "verdict-$SLURM_JOB_ID.txt"
+    unhang diagnose "slurm-$SLURM_JOB_ID" --from "$looks/" > "verdict-$SLURM_JOB_ID.txt"
     echo "unhang: see verdict-$SLURM_JOB_ID.txt" >&2
 }
 trap ask USR1

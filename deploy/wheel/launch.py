@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cli.python_api import Diagnosis, Observed, UnhangError, diagnose, look, read
+    from collector.notify.notice import Notice
+    from shared.wire.snapshot import Identity
 
-__all__ = ["Diagnosis", "Observed", "UnhangError", "diagnose", "look", "read"]
+__all__ = ["Diagnosis", "Identity", "Notice", "Observed", "UnhangError", "diagnose", "look", "read"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,6 +27,14 @@ def __getattr__(name: str) -> Any:
     from shared.rules.site_rules import rows_beside
 
     add_rows_by(rows_beside)  # before what reads packs is imported
+    if name == "Identity":  # what plugins name is had without the rest, some of which a node may lack
+        from shared.wire.snapshot import Identity
+
+        return Identity
+    if name == "Notice":
+        from collector.notify.notice import Notice
+
+        return Notice
     from cli import python_api
 
     return getattr(python_api, name)

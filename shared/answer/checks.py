@@ -50,6 +50,8 @@ class CheckId(StrEnum):
     LAUNCHES_BLOCK = "launches_block"
     FEW_CPUS = "few_cpus"
     MANY_THREADS = "many_threads"
+    SITE_RULE = "site_rule"
+    """A rule of the site: see `rule`."""
 
 
 class Check(Value):
@@ -62,3 +64,4 @@ class Check(Value):
     seen: str = Field(description="What was found, and on which ranks.")
     why: str = Field(description="Why it matters.")
     change: str = Field(description="What to change.")
+    rule: str = Field(default="", description="Which rule of the site it is; empty: one of unhang's own.")

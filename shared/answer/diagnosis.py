@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shared import SCHEMA_VERSION
+from shared.answer.action import Action as Action
 from shared.answer.checks import Check
 from shared.answer.contract import Contract as Contract
 from shared.answer.contract import EvidenceOfRanks
@@ -13,6 +14,7 @@ from shared.answer.node_evidence import GpuEvidence as GpuEvidence
 from shared.answer.node_evidence import KernelEvidence as KernelEvidence
 from shared.answer.node_evidence import PodEvidence as PodEvidence
 from shared.answer.node_evidence import PortEvidence as PortEvidence
+from shared.answer.statements import Statement
 from shared.answer.words import Cause, Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
 from shared.rank_sets import FoldedRanks
@@ -216,6 +218,7 @@ class NextStep(Contract):
 
     text: str
     command: str | None = None
+    frees: bool = Field(default=False, description="Whether the ranks go on by themselves once this is done.")
 
 
 class Finding(Contract):
@@ -246,6 +249,7 @@ class Finding(Contract):
     summary: str = Field(default="", description="The finding in one sentence.")
     remarks: tuple[str, ...] = Field(default=(), description="Caveats: what limits the finding or speaks against it.")
     evidence: tuple[Evidence, ...] = ()
+    action: Action | None = Field(default=None, description="What to do about it; None if kept long ago.")
     next_steps: tuple[NextStep, ...] = ()
 
     @property
@@ -281,6 +285,7 @@ class Coverage(Contract):
         default=0,
         description="Without a flight record; process groups show how far they are and what is pending.",
     )
+    with_ras: int = Field(default=0, description="Ranks of which NCCL RAS has told.")
     missing: tuple[Gap, ...] = ()
 
 
@@ -300,6 +305,7 @@ class Diagnosis(Contract):
     user: str | None = Field(
         default=None, description="The job's owner: a user id, `c1000` inside a container; None: unknown."
     )
+    owner: str | None = Field(default=None, description="That user's name on the nodes, where they have one.")
     made_at: str = Field(default="", description="RFC 3339, UTC.")
     took_seconds: float = 0.0
     verdict: Verdict
@@ -307,8 +313,15 @@ class Diagnosis(Contract):
         default=None, description="`finished`: each rank exited with code 0; `ended`: it is over, and nobody saw how."
     )
     headline: str
+    action: Action | None = Field(
+        default=None,
+        description="What to do now, as the first finding says, else the verdict; None if kept long ago.",
+    )
     findings: tuple[Finding, ...] = ()
     next_steps: tuple[NextStep, ...] = Field(default=(), description="What to do beside the steps of the findings.")
+    statements: tuple[Statement, ...] = Field(
+        default=(), description="Who said that he waited, and in what: told where the verdict names nobody."
+    )
     stack_classes: tuple[StackClass, ...] = ()
     checks: tuple[Check, ...] = Field(default=(), description="What is wrong or risky in how the job was started.")
     coverage: Coverage = Coverage()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from shared.answer.action import Action
 from shared.answer.diagnosis import Diagnosis, NextStep
 from shared.shell_commands import MOST_CHARACTERS, copyable
 
@@ -32,10 +33,13 @@ def asked_through(diagnosis: Diagnosis, *source: str) -> Diagnosis:
     words = _Words(copyable(*source), is_collector=source[0] == "--collector", is_files=source[0] == "--from")
     return diagnosis.model_copy(
         update={
+            "action": _act(diagnosis.action, words),
             "next_steps": _steps(diagnosis.next_steps, words),
             "findings": tuple(
-                finding.model_copy(update={"next_steps": _steps(finding.next_steps, words)})
-                for finding in diagnosis.findings
+                each.model_copy(
+                    update={"action": _act(each.action, words), "next_steps": _steps(each.next_steps, words)}
+                )
+                for each in diagnosis.findings
             ),
         }
     )
@@ -51,6 +55,10 @@ class _Words(NamedTuple):
 
 def _steps(steps: Iterable[NextStep], words: _Words) -> tuple[NextStep, ...]:
     return tuple(step.model_copy(update={"command": _command(step.command, words)}) for step in steps)
+
+
+def _act(action: Action | None, words: _Words) -> Action | None:
+    return None if action is None else action.model_copy(update={"command": _command(action.command, words)})
 
 
 def _command(command: str | None, words: _Words) -> str | None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from shared.answer.action import Action
 from shared.answer.diagnosis import Contract, Culprit
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import FoldedRanks, fold
@@ -109,15 +110,22 @@ class Incident(Contract):
     id: str = Field(description="Ids sort by time.", examples=["0195a1c8-7b31-7b3f-a2d6-a3933daff891"])
     job: str
     user: str | None = Field(default=None, description="The job's owner, as in a diagnosis.")
+    owner: str | None = Field(default=None, description="That user's name, where the nodes know it.")
     state: IncidentState
     kind: Kind
     cause: Cause = Cause.UNKNOWN
     certainty: Certainty
     headline: str = Field(description="The headline of the diagnosis seen last.")
+    action: Action | None = Field(default=None, description="What that diagnosis says to do; none once it is over.")
     fingerprint: Fingerprint
     key: str = Field(description="The fingerprint in 32 hexadecimal digits: the same fault has the same key.")
     culprits: tuple[Culprit, ...] = ()
     hosts: tuple[str, ...] = Field(default=(), description="Nodes of the culprits.")
+    place: str = Field(default="", description="`FILE:LINE` at which the culprit stood; empty: not known.")
+    before: int = Field(
+        default=0,
+        description="Earlier incidents kept of the same kind, at the same line or, without one, on its nodes.",
+    )
     opened_at: str = Field(description="RFC 3339, UTC, as all times here.")
     seen_at: str = Field(description="When a diagnosis last showed it.")
     acknowledged_at: str | None = None
@@ -148,12 +156,28 @@ class Incident(Contract):
         return self.state in LIVE_STATES
 
     @property
+    def again(self) -> str:
+        """Say how often it came before, as `3rd time, at the same line`; empty: it is the first time."""
+        if not self.before:
+            return ""
+        last = self.before + 1
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(last % 10 if last % 100 not in (11, 12, 13) else 0, "th")
+        return f"{last}{ending} time, {f'at {self.place}' if self.place else f'on {self.hosts[0]}'}"
+
+    @property
+    def alert_name(self) -> str:
+        """Return what alerts of its kind are called."""
+        if self.died:
+            return "UnhangJobDied"
+        return "UnhangJobSlow" if self.kind in (Kind.STRAGGLER, Kind.HELD_UP) else "UnhangJobHung"
+
+    @property
     def labels(self) -> dict[str, str]:
         """Return what silences match, and what alerts carry: all as text, `""` where nothing is known."""
         return {
-            "alertname": "UnhangJobHung",
+            "alertname": self.alert_name,
             "job": self.job,
-            "user": self.user or "",
+            "user": self.owner or self.user or "",
             "kind": self.kind.value,
             "cause": self.cause.value,
             "certainty": self.certainty.value,

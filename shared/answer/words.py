@@ -59,8 +59,8 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-HARDWARE_CAUSES = frozenset({Cause.GPU_FAULT, Cause.NETWORK, Cause.DEVICE_SYNC, Cause.COMMUNICATION, Cause.FILESYSTEM})
-"""Causes that a faulty device, link or disk of the culprit's node can have; all others are what programs do."""
+HARDWARE_CAUSES = frozenset({Cause.GPU_FAULT, Cause.NETWORK, Cause.DEVICE_SYNC, Cause.COMMUNICATION})
+"""Causes that a faulty device or link of the culprit's node can have; a file server is nobody's node."""
 
 
 class WorkMeans(StrEnum):
@@ -75,6 +75,22 @@ class WorkMeans(StrEnum):
     CONNECTION = "connection"
     SLEEP = "sleep"
     """It does nothing, and goes on at a time that is known."""
+
+
+class Act(StrEnum):
+    """What to do about a verdict."""
+
+    RESTART = "restart"
+    RESTART_WITHOUT_NODES = "restart_without_nodes"
+    """Never because of what programs do: a device of these nodes is at fault, or has been before."""
+    FIX_CODE = "fix_code"
+    """Change the code, or what it is started with: as it is, it comes to the same point again."""
+    FREE = "free"
+    """Let go what is held, by a signal, a lock, a full pipe or a storage: the job goes on by itself."""
+    WAIT = "wait"
+    COLLECT = "collect"
+    """Too little is known for any of the others."""
+    NOTHING = "nothing"
 
 
 class Certainty(StrEnum):

@@ -2,8 +2,7 @@
 
 1. `Process 4242: …` begins a process. Where that line was left out a main thread begins one: a process has only one.
 2. Main threads that are told directly below each other share the frames that follow.
-3. What is neither a thread nor a frame is somebody's own words, or a log.
-4. Servers have py-spy run by a watchdog of theirs and write what it prints into their log. Their processes are titled,
+3. Servers have py-spy run by a watchdog of theirs and write what it prints into their log. Their processes are titled,
    in a job of tensor parallelism alone by the rank.
 """
 
@@ -20,61 +19,32 @@ _MAIN_THREAD = re.compile(r'^Thread (?P<tid>0x[0-9A-Fa-f]+|\d{1,10})[^\n"]{0,60}
 # decode worker pid=4242 (MainThread active):        somebody's own words above the frames
 _PID = re.compile(r"\bpid[ =:]{1,2}(?P<tid>\d{1,10})\b")
 # Python v3.11.4 (/usr/bin/python3.11)
-_OF_PYSPY = re.compile(r"(?:Process \d{1,10}: |Python v\d).*")
+PYSPY_HEADS = re.compile(r"(?:Process \d{1,10}: |Python v\d).*")
 
-_BEGINS = re.compile(r"Process \d{1,10}: .*")
 # Process 4242: sglang::scheduler_TP3        Process 4242: VLLM::Worker_TP3_EP3
 _TITLE = re.compile(r"Process (?P<pid>\d{1,10}): (?:sglang::scheduler|VLLM::Worker)_(?P<place>\w{1,60})\s*")
 _RANK = re.compile(r"TP(\d{1,7})(?:_EP\d{1,7})?")
-_WITHIN = 4
-"""Lines below its heading in which a dump has its first thread."""
-
 _HEAD = 2000
 
 
 def parse_pyspy_processes(text: str) -> list[Stacks]:
     """Read all processes of a text, in its order. Raises UnreadableDump where one has no thread."""
     first, *parts = _PROCESS.split(text)
-    parts = [first, *parts] if not parts or any(map(_is_pyspys, first.split("\n"))) else parts
+    parts = [first, *parts] if not parts or any(map(is_pyspys, first.split("\n"))) else parts
     return [_parsed(one) for part in parts if part.strip() for one in _by_main_thread(part)]
 
 
-def cut_out_of_log(text: str) -> tuple[str, str]:
-    """4. Return the dumps that a log holds, and the log without them."""
-    lines = [printed(line) for line in text.split("\n")]
-    dumps: list[str] = []
-    rest: list[str] = []
-    inside = False
-    for number, line in enumerate(lines):
-        begins = _BEGINS.fullmatch(line[:2000]) is not None
-        if begins:
-            inside = any(PYSPY_THREAD.fullmatch(below[:2000]) for below in lines[number + 1 : number + 1 + _WITHIN])
-        elif inside and line.strip():
-            inside = _is_pyspys(line)
-        (dumps if inside else rest).append(line)
-    return "\n".join(dumps), "\n".join(rest)
-
-
 def ranks_by_title(text: str) -> dict[int, int]:
-    """4. Return ranks by pid; none where a title has a place of other parallelism, too, or two are equal."""
-    titles = [match for line in text.split("\n") if (match := _TITLE.fullmatch(line[:2000])) is not None]
+    """3. Return ranks by pid; none where a title has a place of other parallelism, too, or two are equal."""
+    titles = [match for line in text.split("\n") if (match := _TITLE.fullmatch(printed(line)[:2000])) is not None]
     places = [_RANK.fullmatch(title["place"]) for title in titles]
     found = {int(title["pid"]): int(place[1]) for title, place in zip(titles, places, strict=True) if place is not None}
     return found if all(places) and len(set(found.values())) == len(found) else {}
 
 
-def holds_process(text: str) -> bool:
-    """Is there a thread or a frame in it?"""
-    return any(one.fullmatch(line[:2000]) for line in text.split("\n") for one in (PYSPY_FRAME, PYSPY_THREAD))
-
-
-def lines_beside(text: str) -> list[str]:
-    """Return the lines that py-spy has not printed."""
-    return [line for line in text.split("\n") if line.strip() and not _is_pyspys(line)]
-
-
-def _is_pyspys(line: str) -> bool:
-    return any(one.fullmatch(line[:2000]) for one in (PYSPY_FRAME, PYSPY_THREAD, _OF_PYSPY))
+def is_pyspys(line: str) -> bool:
+    """Has py-spy printed a line, by its form?"""
+    return any(one.fullmatch(line[:2000]) for one in (PYSPY_FRAME, PYSPY_THREAD, PYSPY_HEADS))
 
 
 def _by_main_thread(part: str) -> list[str]:

@@ -34,13 +34,11 @@ _NATIVE = re.compile(r"\.so\b|\.(?:c|cc|cpp|cxx|cu|cuh|h|hh|hpp|S|s)$|^\?\?$|^\[
 _PYSPY_PROCESS = re.compile(r"Process (\d{1,10}): .*")
 # Thread 0x00007f4217091b80 (most recent call first):
 # Current thread 0x00007f4217091b80 [python3] (most recent call first):
-_FAULT_THREAD = re.compile(
-    r"(?:Current )?[Tt]hread 0x([0-9a-f]{1,16})(?: \[.{0,100}\])? \(most recent call first\):\s*"
-)
+FAULT_THREAD = re.compile(r"(?:Current )?[Tt]hread 0x([0-9a-f]{1,16})(?: \[.{0,100}\])? \(most recent call first\):\s*")
 #   File "/srv/train.py", line 32 in main
 _FAULT_FRAME = re.compile(r'\s+File "(.{1,1000}?)", line (\d{1,9}|\?{3}) in (.{1,500}?)\s*')
 # Traceback for thread 4242 (python3) [Has the GIL] (most recent call last):
-_PYSTACK_THREAD = re.compile(
+PYSTACK_THREAD = re.compile(
     r"Traceback for thread (\d{1,10}) (?:\(.{0,100}\) )?\[(.{0,200})\] \(most recent call last\):\s*"
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
@@ -101,7 +99,7 @@ def parse_faulthandler(text: str) -> Stacks:
     first, hence the last one is the main thread and is named so.
     """
     table, threads = StackTable(), []
-    for _header, body in _sections(text, _FAULT_THREAD):
+    for _header, body in _sections(text, FAULT_THREAD):
         found = (m for m in map(_FAULT_FRAME.fullmatch, body) if m)
         frames = [Frame(_cut(m[3]), _cut(m[1]), 0 if m[2].startswith("?") else int(m[2])) for m in found]
         threads.append(Thread(frames=_indices(frames, table)))
@@ -114,7 +112,7 @@ def parse_faulthandler(text: str) -> Stacks:
 def parse_pystack_text(text: str, *, pid: int | None = None, paused: bool = False) -> Stacks:
     """Read what `pystack remote` prints; it names no threads, and the outermost frame comes first."""
     table, threads = StackTable(), []
-    for header, body in _sections(text, _PYSTACK_THREAD):
+    for header, body in _sections(text, PYSTACK_THREAD):
         found = (m for m in (_PYSTACK_FRAME.fullmatch(line) for line in body if len(line) < 4000) if m)
         frames = [Frame(_cut(m[4]), _cut(m[2]), int(m[3]), native=m[1] == "C") for m in found]
         indices = _indices(frames[::-1], table)

@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from shared.answer.checks import Severity
 from shared.answer.words import Cause
 from shared.rules.pattern_cost import check_cost
 from shared.wire.kernel_events import KernelEventKind
@@ -66,6 +67,10 @@ class SiteRow(BaseModel):
     def fits(self, text: str) -> bool:
         """Would it be taken for this text?"""
         raise NotImplementedError
+
+    def as_ours(self) -> dict[str, Any]:
+        """Return it as the pack of ours would hold it."""
+        return self.model_dump(mode="json", exclude={"id", "matches", "never", "origin"})
 
 
 class LineRule(SiteRow):
@@ -123,6 +128,28 @@ class SecretRule(SiteRow):
         return any(hint in text for hint in self.hints.split("|")) and found is not None and bool(found[1])
 
 
+class CheckRule(SiteRow):
+    """A variable of a job's environment, and which of its values are wrong."""
+
+    variable: str = Field(pattern=r"^[A-Z_][A-Z0-9_]{0,63}$")
+    pattern: str
+    severity: Severity
+    why: str = Field(min_length=1)
+    change: str = Field(min_length=1)
+    of_nccl: bool = False
+
+    def patterns(self) -> tuple[str, ...]:
+        return (self.pattern,)
+
+    def fits(self, text: str) -> bool:
+        return re.search(self.pattern, text) is not None
+
+    def as_ours(self) -> dict[str, Any]:
+        """Return it with its name, which the answer gives; rows of ours may have several variables."""
+        own = super().as_ours()
+        return {"id": self.id, "variables": own.pop("variable"), **own}
+
+
 class Table(NamedTuple):
     """What the rows of a table are, and where ours are: the file of the pack, and its table there."""
 
@@ -137,6 +164,7 @@ TABLES = {
     "frames": Table(FrameRule, "frames.toml", "python"),
     "native_frames": Table(FrameRule, "frames.toml", "native"),
     "secrets": Table(SecretRule, "secrets.toml", "shapes"),
+    "checks": Table(CheckRule, "settings.toml", "rows"),
 }
 
 
@@ -159,10 +187,15 @@ class SiteRules:
 def rows_beside(pack: str, rows: str) -> list[dict[str, Any]]:
     """Return the rows that sites add to one table of a pack of ours, as that pack would hold them."""
     return [
-        found.row.model_dump(mode="json", exclude={"id", "matches", "never", "origin"})
+        found.row.as_ours()
         for found in installed_rules().rows
         if (TABLES[found.table].pack, TABLES[found.table].rows) == (pack, rows)
     ]
+
+
+def checked_variables() -> frozenset[str]:
+    """Return the variables that checks of the site are about: agents report them beside those that they always do."""
+    return frozenset(found.row.variable for found in installed_rules().rows if isinstance(found.row, CheckRule))
 
 
 @cache

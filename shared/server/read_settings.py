@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
 from shared.errors import InvalidSettings, quoted
+from shared.mistakes import first_mistake
 
 S = TypeVar("S", bound=BaseSettings)
 
@@ -22,11 +23,10 @@ def read_settings_of(service: str, kind: type[S], flags: Mapping[str, Any] | Non
     try:
         return kind(**{name: value for name, value in (flags or {}).items() if value is not None})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
+        first = first_mistake(error)
         raise InvalidSettings(
-            f"the setting {name} cannot be {quoted(str(first['input']))}: {first['msg']}",
-            advice=f"correct the flag, or the variable {prefix}{name.upper()}",
+            f"the setting {first.place} cannot be {quoted(str(first.given))}: {first.why}",
+            advice=f"correct the flag, or the variable {prefix}{first.place.upper()}",
         ) from error
 
 

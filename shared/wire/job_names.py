@@ -9,6 +9,9 @@ import re
 
 from shared.wire.snapshot import Exited, Identity
 
+OF_SLURM = "slurm-"
+"""Before the number of a Slurm job."""
+
 UNKNOWN_USER = "?"
 """In place of a user: older agents and files do not report the owner of a process."""
 

@@ -32,6 +32,8 @@ class EventKind(StrEnum):
     DUMP_SIGNAL = "dump_signal"
     SIGNAL = "signal"
     GIL = "gil"
+    SAYS_WAIT = "says_wait"
+    """Somebody says in words of his own how long he has waited: told, and nobody is accused by it."""
 
 
 class LogEvent(Value):

@@ -54,6 +54,9 @@ class Identity(Value):
         description="Its owner: a user id on the node, e.g. `1001`, or `c1001` inside a container that has its own "
         "range of user ids. Ranks of different users never belong to one job. None: older agents and files do not say.",
     )
+    owner: str | None = Field(
+        default=None, max_length=64, description="The name of `user` on its node, where it has one."
+    )
 
 
 class Beat(Value):

@@ -34,7 +34,8 @@ def measure(jobs: int) -> Mapping[str, str]:
     with TemporaryDirectory() as directory, ExitStack() as stack:
         folder = Path(directory)
         server = stack.enter_context(served_receiver(ReceiverServer()))
-        stack.enter_context(_services(folder, server))
+        hook = webhook_file(folder, server.url, 'include = ["names"]')
+        stack.enter_context(serving(folder, "--notify-file", str(hook)))
         for number in range(jobs):
             program = PROGRAMS[number % len(PROGRAMS)]
             with Job(program, directory=folder, recorded=True, forked=True) as job:
@@ -63,12 +64,12 @@ def _first_about(server: ReceiverServer, job: str) -> Received:
 
 
 @contextmanager
-def _services(folder: Path, server: ReceiverServer) -> Iterator[None]:
+def serving(folder: Path, *more: str) -> Iterator[str]:
+    """Run an agent of this machine and a collector with a store in `folder`, with its options; yields its URL."""
     collector, agent = (f"127.0.0.1:{free_port()}" for _ in range(2))
     store = folder / "state"
     store.mkdir(mode=0o700)
-    file = webhook_file(folder, server.url, 'include = ["names"]')
-    keep = ("--store", str(store / "collector.sqlite3"), "--notify-file", str(file))
+    keep = ("--store", str(store / "collector.sqlite3"), *more)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("UNHANG")}
     commands = (
         unhang("collector", "--listen", collector, "--registration-seconds", "60", *keep),
@@ -78,7 +79,7 @@ def _services(folder: Path, server: ReceiverServer) -> Iterator[None]:
         running = [subprocess.Popen(words, cwd=REPOSITORY, env=environment, stderr=log) for words in commands]
         try:
             wait_for(lambda: _is_registered(f"http://{collector}"), seconds=120.0)
-            yield
+            yield f"http://{collector}"
         finally:
             for process in running:
                 process.terminate()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,15 @@ from deploy.lab.environment import NEWEST, Environment, NoLab, make
 from deploy.layouts.wheels import Installed
 from shared.rank_sets import fold
 from tests.lab.forks import Forks
-from tests.lab.rings import COLUMNS, compare
+from tests.lab.node import container, tell
+from tests.lab.rings import COLUMNS, NO_RECORD, compare
 from tests.lab.scenarios import SCENARIOS, Scenario
 from tests.lab.tables import merge
 from tests.system.live.asking import NoAnswer, diagnosed
 from tests.system.live.jobs import JobFailed
-from tests.system.live.truths import Truth, named
+from tests.system.live.truths import named
 
-_COLUMNS = "{:34} {:26} {:9} {:22} {:14} {:9} {:10} {:>6}  {}"
+_COLUMNS = "{:>6} {:34} {:26} {:9} {:22} {:14} {:9} {:10} {:>6}  {}"
 _OUTCOMES = ("right", "silent", "wrong")
 _STILL_SECONDS = 2.0
 """For so long no device has begun anything when a job has reached its last place: its ranks may spin there."""
@@ -35,40 +36,57 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("scenarios", nargs="*", help="part of a name, or =NAME; all without any")
     parser.add_argument("--all", action="store_true", help="the rest of the zoo, too")
     parser.add_argument("--records", action="store_true", help="read records and groups alone")
+    parser.add_argument("--alarms", type=int, default=0, metavar="N", help="N times, before the watchdog ends the job")
     parser.add_argument("--write", action="store_true", help="write it into docs/layouts.md and docs/nccl.md")
     parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
     parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")
     chosen = parser.parse_args(arguments)
-    if os.geteuid() == 0 and os.getpid() != 1:  # others' jobs on this machine are none of it
-        contained = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable, "-m", "tests.lab")
-        return subprocess.call((*contained, *arguments))
+    if os.getpid() != 1 and (within := container()):  # others' jobs on this machine are none of it
+        sys.stderr.write("lab: in a container, with processes of its own\n")
+        return _interruptible(lambda: subprocess.call((*within, sys.executable, "-m", "tests.lab", *arguments)))
+    return _interruptible(lambda: sum(_version(version, chosen) for version in chosen.versions or [NEWEST]) and 1)
+
+
+def _interruptible(run: Callable[[], int]) -> int:
+    try:
+        return run()
+    except KeyboardInterrupt:
+        sys.exit("lab: interrupted")
+
+
+def _version(version: str, chosen: argparse.Namespace) -> int:
+    """Run what was chosen with one PyTorch, print it, and return how much was wrong."""
     wrong = 0
-    for version in chosen.versions or [NEWEST]:
-        try:
-            environment = make(version, chosen.nccl)
-        except NoLab as error:
-            sys.exit(f"lab: {error}")
-        print(f"\nPyTorch {version}")
-        if not chosen.scenarios:
-            wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
-        if chosen.records:
-            continue
-        print(_COLUMNS.format(*"scenario expected verdict kind cause culprit certainty s wrong".split()), flush=True)
-        told: dict[str, str] = {}
-        with Forks(environment) as forks:
-            for scenario in SCENARIOS:
-                if chosen.all or scenario.is_chosen(chosen.scenarios):
-                    told[scenario.name] = _run(scenario, environment, forks)
-        wrong += sum(outcome == "wrong" for outcome in told.values())
-        print("\n" + ", ".join(f"{list(told.values()).count(outcome)} {outcome}" for outcome in _OUTCOMES), flush=True)
-        if chosen.write:
-            merge("nccl.md", "scenario", {name: {version: outcome} for name, outcome in told.items()})
-    return 1 if wrong else 0
+    try:
+        environment = make(version, chosen.nccl)
+    except NoLab as error:
+        sys.exit(f"lab: {error}")
+    print(f"\nPyTorch {version}", flush=True)
+    if chosen.alarms:
+        from tests.lab import alarms  # with services, which need more than the rest of the lab
+
+        parts = chosen.scenarios or [f"={name}" for name in alarms.WATCHED]
+        with Forks(environment, nice=10) as forks:
+            return alarms.run([one for one in SCENARIOS if one.is_chosen(parts)], environment, forks, chosen.alarms)
+    if not chosen.scenarios:
+        wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
+    if chosen.records:
+        return wrong
+    scenarios = [one for one in SCENARIOS if chosen.all or one.is_chosen(chosen.scenarios)]
+    print(_COLUMNS.format("", *"scenario expected verdict kind cause culprit certainty s wrong".split()), flush=True)
+    told: dict[str, str] = {}
+    with Forks(environment) as forks:
+        for number, scenario in enumerate(scenarios, start=1):
+            told[scenario.name] = _run(scenario, environment, forks, f"{number}/{len(scenarios)}")
+    print("\n" + ", ".join(f"{list(told.values()).count(outcome)} {outcome}" for outcome in _OUTCOMES), flush=True)
+    if chosen.write:
+        merge("nccl.md", "scenario", {name: {version: outcome} for name, outcome in told.items()})
+    return wrong + sum(outcome == "wrong" for outcome in told.values())
 
 
-def _run(scenario: Scenario, environment: Environment, forks: Forks) -> str:
+def _run(scenario: Scenario, environment: Environment, forks: Forks, number: str) -> str:
     """Run one scenario, print its row, and return whether the answer was right, silent or wrong."""
-    truth = Truth.of(scenario.program, scenario.mode)
+    truth = scenario.truth
     expected = f"{'/'.join(truth.kinds) or '/'.join(truth.verdicts)}"[:20] + f" [{fold(truth.culprits)}]"
     started = time.monotonic()
     answer: dict[str, Any] = {"verdict": "-", "findings": []}
@@ -76,8 +94,10 @@ def _run(scenario: Scenario, environment: Environment, forks: Forks) -> str:
         try:
             with scenario.job(environment, Path(folder), None if scenario.executed else forks.start) as job:
                 _settle(Path(folder))
+                gpus = scenario.gpus
+                reads = None if gpus is None else tell(environment, Path(folder), gpus, scenario.kernel)
                 asked = time.monotonic()
-                reply = diagnosed(job, patience=None)
+                reply = diagnosed(job, patience=None, environment=reads)
             started, answer = asked, reply.answer
             wrong = truth.disagreements(answer, reply.status)
         except (JobFailed, NoAnswer) as error:
@@ -89,7 +109,7 @@ def _run(scenario: Scenario, environment: Environment, forks: Forks) -> str:
     culprits = fold(each["rank"] for each in first["culprits"])
     told = (answer["verdict"], first["kind"], first["cause"], culprits, first["certainty"])
     took = f"{time.monotonic() - started:.0f}"
-    print(_COLUMNS.format(scenario.name, expected, *told, took, "; ".join(wrong)), flush=True)
+    print(_COLUMNS.format(number, scenario.name, expected, *told, took, "; ".join(wrong)), flush=True)
     if os.environ.get("LAB_SHOWS"):
         evidence = [f"{one['kind']}: {one['text']}" for found in answer["findings"] for one in found["evidence"]]
         print(answer.get("headline"), *evidence, *(answer.get("remarks") or ()), sep="\n    ", flush=True)
@@ -103,11 +123,11 @@ def _records(environment: Environment, version: str, *, keep: bool) -> int:
     """Read records, group and stack of a rank of this PyTorch; return how many differ from what it says itself."""
     with tempfile.TemporaryDirectory() as folder:
         found = dict(compare(environment, Path(folder)))
-    wrong = {column: what for column in COLUMNS if (what := found.get(column, "not looked at"))}
-    print("read back:", "; ".join(f"{column} {wrong.get(column, 'right')}" for column in COLUMNS), flush=True)
+    told = {column: found.get(column, "not looked at") or "right" for column in COLUMNS}
+    print("read back:", "; ".join(f"{column} {what}" for column, what in told.items()), flush=True)
     if keep:
-        merge("layouts.md", "PyTorch read", {version: {column: wrong.get(column, "right") for column in COLUMNS}})
-    return len(wrong)
+        merge("layouts.md", "PyTorch read", {version: told})
+    return sum(what not in ("right", NO_RECORD) for what in told.values())
 
 
 def _settle(folder: Path) -> None:

@@ -1,6 +1,6 @@
-"""One rank of its own, whose flight record is empty, part-filled, full, and wrapped: it prints its own dump each time.
+"""One rank of its own, whose flight record is empty, part-filled, full, and wrapped: it prints its own dumps each time.
 
-`rings.py` starts it with the PyTorch in question and asks for the next state by a line.
+Gloo's is part-filled, where it has one. `rings.py` starts it with the PyTorch in question, and asks for the next state.
 """
 
 import base64
@@ -22,14 +22,20 @@ def train(size: int) -> None:
 issued: list[None] = []
 dist.init_process_group("nccl", rank=0, world_size=1)
 tensor = torch.empty(4, device="cuda")
+distributed = torch._C._distributed_c10d
+gloo = dist.new_group([0], backend="gloo")
+for size in (3, 5):
+    dist.all_reduce(torch.ones(size, 2), group=gloo)
 for state in map(int, sys.argv[1:]):
     train(state)
     torch.cuda.synchronize()
-    dump, until = b"", time.monotonic() + 60.0
+    dumps, until = {"gloo": b""}, time.monotonic() + 60.0
     while time.monotonic() < until:  # the watchdog notes what is done a moment later
-        dump = torch._C._distributed_c10d._dump_nccl_trace()
-        if all(entry["retired"] for entry in pickle.loads(dump)["entries"]):
+        dumps["nccl"] = distributed._dump_nccl_trace()
+        if hasattr(distributed, "_dump_fr_trace"):
+            dumps["gloo"] = distributed._dump_fr_trace()
+        if all(entry["retired"] for dump in dumps.values() if dump for entry in pickle.loads(dump)["entries"]):
             break
         time.sleep(0.1)
-    print(json.dumps(base64.b64encode(dump).decode()), flush=True)
+    print(json.dumps({name: base64.b64encode(dump).decode() for name, dump in dumps.items()}), flush=True)
     sys.stdin.readline()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent.deadline import Deadline, ThreadPool
+from agent.find.choose_ranks import Rank
 from agent.find.torch_groups import find_group
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
@@ -33,7 +34,9 @@ from tests.build.processes.ports import free_port
 MOST = 8
 STATES = {"empty": 0, "part-filled": 5, "full": MOST, "wrapped": MOST + 3}
 """How many operations have been issued in each."""
-COLUMNS = (*STATES, "switched off", "group", "stack")
+COLUMNS = (*STATES, "Gloo", "switched off", "group", "stack")
+NO_RECORD = "has none"
+"""Gloo's, before PyTorch 2.8."""
 
 _JOB = Path(__file__).with_name("ring_job.py")
 _COMPARED = ("state", "collective_seq", "created_ns", "signature", "group")
@@ -44,7 +47,9 @@ def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]
     with _ranks(environment, folder, MOST) as job:
         for state in STATES:
             told = _told(job)
-            yield state, "the job ended too early" if told is None else _differs(job.pid, told)
+            yield state, "the job ended too early" if told is None else _differs(job.pid, told["nccl"])
+        if told is not None:
+            yield "Gloo", _differs_of_gloo(job.pid, told["gloo"]) if "gloo" in told else NO_RECORD
     with _ranks(environment, folder, 0) as job:
         if _told(job) is None:
             yield "switched off", "the job ended too early"
@@ -74,33 +79,51 @@ def _ranks(environment: Environment, folder: Path, size: int) -> Iterator[subpro
             job.kill()
 
 
-def _told(job: subprocess.Popen[bytes]) -> Trace | None:
-    """Return its next dump; the state before it is over with that."""
+def _told(job: subprocess.Popen[bytes]) -> dict[str, Trace] | None:
+    """Return its next dumps by backend; the state before it is over with that."""
     assert job.stdin is not None and job.stdout is not None
     if getattr(job, "asked", False):
         job.stdin.write(b"\n")
         job.stdin.flush()
     job.asked = True  # type: ignore[attr-defined]
-    said = next((line for line in job.stdout if line.startswith(b'"')), None)
-    return None if said is None else parse_dump(base64.b64decode(json.loads(said)))
+    said = next((line for line in job.stdout if line.startswith(b"{")), None)
+    dumps = json.loads(said) if said is not None else None
+    return dumps and {name: parse_dump(base64.b64decode(dump)) for name, dump in dumps.items() if dump}
 
 
 def _differs(pid: int, told: Trace) -> str:
     locator, rank = RecorderLocator(), rank_of(pid)
     rank = rank._replace(identity=rank.identity.model_copy(update={"world_size": 1}))
     try:
-        read = copy_records(ProcFs(), rank, locator, Deadline(60.0))[-1].trace()
+        read = _records(rank, locator)[0]
         marks = MarkReader(locator).read(ProcFs(), rank, Deadline(60.0))
         counted = trace_of(CounterReader(locator).read(ProcFs(), rank, Deadline(60.0)))
     except UnhangError as error:
         return str(error)
-    wrong = [name for name in _COMPARED if list(getattr(read, name)) != list(getattr(told, name))]
+    wrong = _differing(read, told)
     last = max(told.collective_seq, default=None)
     wrong += ["marks"] if last is not None and last not in {mark.issued for mark in marks} else []
     wrong += ["counters"] if [mark.issued for mark in counted.marks] != [last or 0] or len(counted) else []
-    wrong += ["groups"] if read.groups != told.groups else []
-    wrong += ["call sites"] if _sites(read) != _sites(told) else []
     return f"differs in {', '.join(wrong)}" if wrong else ""
+
+
+def _differs_of_gloo(pid: int, told: Trace) -> str:
+    try:
+        wrong = _differing(_records(rank_of(pid), RecorderLocator())[-1], told)
+    except UnhangError as error:
+        return str(error)
+    return f"differs in {', '.join(wrong)}" if wrong else ""
+
+
+def _records(rank: Rank, locator: RecorderLocator) -> list[Trace]:
+    """Return those of libtorch_cuda.so and of libtorch_cpu.so: of NCCL, and of Gloo."""
+    return [record.trace() for record in copy_records(ProcFs(), rank, locator, Deadline(60.0))]
+
+
+def _differing(read: Trace, told: Trace) -> list[str]:
+    wrong = [name for name in _COMPARED if list(getattr(read, name)) != list(getattr(told, name))]
+    wrong += ["groups"] if read.groups != told.groups else []
+    return wrong + (["call sites"] if _sites(read) != _sites(told) else [])
 
 
 def _sites(trace: Trace) -> list[tuple[object, ...]]:

@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from deploy.lab.environment import Environment
+from tests.build.processes.ports import free_port
 from tests.system.live.jobs import Job, Starter
-from tests.system.live.truths import PROGRAMS, Mode, all_programs, read_truth
+from tests.system.live.truths import PROGRAMS, Truth, all_programs, read_truth
 
 _RECORDED = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_FR_BUFFER_SIZE": "2000"}
 _DOES_NOT_BLOCK = MappingProxyType({"TORCH_NCCL_USE_COMM_NONBLOCKING": "1"})
@@ -40,15 +42,25 @@ class Scenario:
     ranks: int = 4
     executed: bool = False
     """Each rank imports PyTorch itself."""
+    gpus: tuple[str, ...] | None = None
+    """What NVIDIA's library says besides what the devices do (nvml.c); None: there is no driver."""
+    kernel: tuple[str, ...] = ()
+    """What the kernel logs of devices."""
+    expects: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What of the program's truth is otherwise."""
 
     @property
-    def mode(self) -> Mode:
-        """As which truth of the program the answer is measured."""
-        return "memory" if self.recorded else "bare"
+    def truth(self) -> Truth:
+        """What is true of it."""
+        return replace(Truth.of(self.program, "memory" if self.recorded else "bare"), **self.expects)
 
     def is_chosen(self, parts: Sequence[str]) -> bool:
         """Is it run where these parts of names, or `=NAME`, are asked for?"""
         return any(part == f"={self.name}" or part in self.name for part in parts) if parts else self.name in _CORE
+
+    def with_more(self, more: Mapping[str, str]) -> "Scenario":
+        """Return it with further variables."""
+        return replace(self, more={**self.more, **more})
 
     def job(self, environment: Environment, folder: Path, starter: Starter | None) -> Job:
         """Prepare the job; `folder` must exist, and is its own. Without a starter its ranks are executed."""
@@ -57,6 +69,7 @@ class Scenario:
             **(_RECORDED if self.recorded else _UNRECORDED),
             "UNHANG_TEST_BACKEND": "nccl",
             "PYTHONPATH": str(PROGRAMS),
+            "NCCL_RAS_ADDR": f"localhost:{free_port()}",
             "LAB_SYNC": "spin" if (os.cpu_count() or 1) > self.ranks else "yield",
             **self.more,
         }
@@ -81,11 +94,11 @@ _OF_NCCL = (
     "first_collective_late runs_ahead coalesced_calls batch_without_one_receive stream_waits_for_stream destroy_hangs "
     "split_group_skipped kernel_never_ends kernels_never_end collective_never_ends queue_full runs_ahead_asleep "
     "lazy_group_late eager_start_late new_group_split_late launch_blocks second_life second_life_late "
-    "abort_never_returns coalesced_gathers"
+    "abort_never_returns coalesced_gathers watchdog_stuck"
 ).split()
 _OF_FRAMEWORKS = (
     "ddp_step_skipped ddp_unused_parameters fsdp_step_skipped hsdp_step_skipped nccl/tensor_parallel_branch "
-    "nccl/fsdp_loader_starves"
+    "nccl/stage_asleep nccl/fsdp_loader_starves"
 ).split()
 _OF_NCCL_WITHOUT_RECORD = (
     "first_collective_late runs_ahead runs_ahead_asleep queue_full lazy_group_late eager_start_late launch_blocks "
@@ -95,11 +108,23 @@ _NONBLOCKING = "asleep_before_collective nccl/first_collective_late nccl/lazy_gr
 _WITHOUT_RECORD = "asleep_before_collective recv_ring wrong_op pair_barrier_skipped".split()
 
 _NOT_ON_NCCL = frozenset(
-    "accelerate_main_process_only starting_up rpc_call_at_work rpc_call_never_returns second_node_never_came "
-    "world_size_never_reached all_to_all_wrong_sizes".split()
+    "accelerate_main_process_only starting_up rpc_call_at_work rpc_call_never_returns all_to_all_wrong_sizes".split()
 )
 """They start on Gloo alone, or are about what comes before any backend."""
 _REST = [name for name in all_programs() if name not in {*_OF_THE_ZOO, *_OF_FRAMEWORKS, *_NOT_ON_NCCL}]
+
+_STALLS = "nccl/collective_never_ends"
+_CAUSE_OF_GPU = MappingProxyType({"causes": ("gpu_fault",)})
+# Lines as drivers print them; the lab's GPU 1 is at bus 11.
+_XID_79 = "NVRM: Xid (PCI:0000:11:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+_XID_94 = "NVRM: Xid (PCI:0000:11:00): 94, pid=7194, name=python, Ch 0000000a, Contained: SM (0x1). RST: No, D-RST: No"
+_XID_31 = (
+    "NVRM: Xid (PCI:0000:11:00): 31, pid=7194, name=python, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS "
+    "GPCCLIENT_T1_0 faulted @ 0x7f41_4c000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ"
+)
+_XID_63 = (
+    "NVRM: Xid (PCI:0000:10:00): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row (0x0) marked for remapping"
+)
 
 SCENARIOS: tuple[Scenario, ...] = (
     *(Scenario(program, program, executed=program == _OF_THE_ZOO[0]) for program in _OF_THE_ZOO),
@@ -114,6 +139,16 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("kernel_never_ends, timing", "nccl/kernel_never_ends", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
     Scenario("kernels_never_end, timing", "nccl/kernels_never_end", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
     Scenario("proxies spin", "asleep_before_collective", more={"LAB_PROXY": "1"}),
+    Scenario("desync report", "asleep_before_collective", more={"TORCH_NCCL_DESYNC_DEBUG": "1"}),
+    Scenario("heartbeat monitor", "nccl/watchdog_stuck", more={"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "45"}),
+    Scenario("wrong_op, RAS alone", "wrong_op", recorded=False, more={"TORCH_NCCL_ENABLE_MONITORING": "0"}),
+    Scenario("idle and spinning GPUs", "asleep_before_collective", gpus=()),
+    Scenario("kernel_never_ends, GPUs", "nccl/kernel_never_ends", gpus=(), expects=_CAUSE_OF_GPU),
+    Scenario("Xid 79 on GPU 1", _STALLS, gpus=("1 lost 15",), kernel=(_XID_79,), expects=_CAUSE_OF_GPU),
+    Scenario("Xid 94 on GPU 1", _STALLS, gpus=("1 ecc 1",), kernel=(_XID_94,), expects=_CAUSE_OF_GPU),
+    Scenario("Xid 31 on GPU 1", _STALLS, gpus=(), kernel=(_XID_31,)),
+    Scenario("rows of another GPU", "asleep_before_collective", gpus=("0 pending 1",), kernel=(_XID_63,)),
+    Scenario("GPU lost under a launch", "nccl/launch_blocks", gpus=("2 lost 15",), expects=_CAUSE_OF_GPU),
     *(Scenario(program, program) for program in _REST),
     Scenario("sleeping synchronisation", "asleep_before_collective", more={"LAB_SYNC": "sleep"}),
 )

@@ -6,6 +6,7 @@ A test reads from a pipe when the ranks are about to reach their last places; ru
 import itertools
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -107,7 +108,7 @@ def join_and_wait() -> None:
     signal.alarm(LIFETIME_SECONDS)
     rank, world_size = launched_as()
     say_ready(f"rank {rank}")
-    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    dist.init_process_group(BACKEND, rank=rank, world_size=world_size)
 
 
 def call_the_faulty(call: Callable[[], object]) -> None:
@@ -120,6 +121,11 @@ def call_the_faulty(call: Callable[[], object]) -> None:
     if rank == (FAULTY_RANK + 1) % world_size:
         rpc.rpc_sync(f"worker{FAULTY_RANK}", call)
     rpc.shutdown()
+
+
+def fetch_batch() -> None:
+    """Stand for any user code that waits for something that does not come."""
+    time.sleep(NEVER)
 
 
 def end_step() -> None:

@@ -152,7 +152,7 @@ class RasSource:
         """Ask until each rank's process is reported. `alone`: only one job has ranks behind this endpoint."""
         found: list[RasNetwork] = []
         wanted = {one.inner_pid for one in behind}
-        why = Unavailable(Reason.NOT_FOUND, f"RAS at {endpoint.address} answered for processes of another job")
+        why = Unavailable(Reason.TIMED_OUT, f"there was no time left to ask RAS at {endpoint.address}")
         for _ in range(_MOST_KNOCKS):
             if not wanted or deadline.left() <= 0:
                 break
@@ -163,6 +163,7 @@ class RasSource:
                     raise
                 why = error
                 continue
+            why = Unavailable(Reason.NOT_FOUND, f"RAS at {endpoint.address} answered for processes of another job")
             told = {peer.pid for peer in network.peers}
             if told & wanted or (alone and not network.whole):
                 found.append(network)

@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 Examples:
   unhang watch                                     the jobs on this machine
   unhang watch --collector http://head:8470        those that a collector watches
-  unhang watch --ssh --hosts 'node[01-16]'         those on some hosts, visited every minute
+  unhang watch --ssh --hosts 'node[01-16]'         those on some hosts, visited twice a minute
   unhang watch --json | jq .incident.headline""",
 )
 @collector_options
 @ssh_options
-@click.option("--every", type=click.FloatRange(1, 3600), default=60.0, show_default=True, help="With --ssh: seconds.")
+@click.option("--every", type=click.FloatRange(1, 3600), default=30.0, show_default=True, help="With --ssh: seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line and nothing else.")
 def watch(every: float, as_json: bool) -> None:
-    """Follow the jobs on this machine, on hosts over ssh, or a collector's, and print each incident with its culprit.
+    """Say what is open in the jobs on this machine, on hosts over ssh, or a collector's, then each change.
 
-    On this machine, ranks are diagnosed when none of them has gone on for half a minute, or for three times as long as
-    their longest usual pause; what is found twice is printed. It needs the right to read the ranks, as `diagnose` does.
-    Over ssh each visit is a diagnosis of every job, as nothing runs there in between.
+    On this machine, each job is diagnosed when it is first seen, and when none of its ranks has gone on for half a
+    minute, or for three times their longest usual pause; what is found twice is printed. It needs the right to read the
+    ranks, as `diagnose` does. Over ssh each visit is a diagnosis of every job, as nothing runs there in between.
     """
     from cli.tables.incidents import event_line
 
     for event in _events(every):
-        emit(event.model_dump_json(by_alias=True) + "\n" if as_json else event_line(event))
+        emit(event.model_dump_json(by_alias=True) + "\n" if as_json else event_line(event, _pages()))
 
 
 def _events(every: float) -> "Iterator[IncidentEvent]":
@@ -62,6 +62,11 @@ def _events(every: float) -> "Iterator[IncidentEvent]":
 
     note("watching the jobs on this machine; Ctrl-C ends it")
     return watch_here(note)
+
+
+def _pages() -> str | None:
+    """Where the collector shows its incidents to people; None: there is none."""
+    return None if hosts_over_ssh() is not None else named_collector()
 
 
 def _is_given(option: str) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median_high
 
 from cli.preflight.board import Board, StageNotes
 from cli.preflight.conduct import Outcome, TrialPlan
@@ -15,6 +16,10 @@ from shared.missing import Missing
 from shared.plural import counted
 
 _MOST_SAID = 500
+_LEAST_TIMES = 3
+"""Of two nodes none is the slow one."""
+
+_LEAST_SHARE = 0.05
 _P2P, _SHM = {"NCCL_P2P_DISABLE": "1"}, {"NCCL_SHM_DISABLE": "1"}
 _HINT_P2P = (
     "GPUs of this node do not reach each other directly: check NVLink (nvidia-smi nvlink -s), and that IOMMU and PCIe "
@@ -27,6 +32,8 @@ _HINT_PYTHON = "name the Python that the job runs with, and that has its PyTorch
 _HINT_GPUS = (
     "check its driver (nvidia-smi), CUDA_VISIBLE_DEVICES, and that --python has a PyTorch for CUDA; or --backend gloo"
 )
+_HINT_LINK = "check its cable, module and switch port (ip link, ethtool), and what configures it"
+_HINT_CPU = "see what else runs there, its clock and temperature (turbostat), and what its container may use (cpu.max)"
 _HINT_NODE = "read its kernel log (dmesg, Xid lines) and nvidia-smi -q"
 
 
@@ -41,7 +48,10 @@ def compare(board: Board) -> None:
         if facts:
             board.checks = checks_of(facts)
             for node, what in lacking(facts):
-                board.accuse(PreflightKind.NODE_DIFFERS, [node], f"{board.names[node]}: {what}", hint=_HINT_NODE)
+                linkless = what.startswith("interface ")
+                hint = _HINT_LINK if linkless else _HINT_NODE
+                text = f"{board.names[node]}: {what}"
+                board.accuse(PreflightKind.NODE_DIFFERS, [node], text, hint=hint, out=linkless)
             _note(board, facts)
             _leave_out_without_gpus(board, facts)
         stage.outcome = "failed" if len(board.findings) > before else "passed"
@@ -100,10 +110,35 @@ async def try_devices(board: Board) -> None:
     with board.stage(name) as stage:
         outcomes = await _on_each(board, stage, "device")
         _accuse(board, outcomes, stage, what="computes wrongly, or not at all")
+        await _compare_times(board, outcomes, stage)
         if board.backend == "gloo":
             seen = any(board.links[node].hello.gpus for node in board.members)
             why = "the backend is gloo, which takes none" if seen else "PyTorch sees none on these nodes"
             board.untested.append(f"GPUs: {why}")
+
+
+async def _compare_times(board: Board, outcomes: Sequence[Outcome | None], stage: StageNotes) -> None:
+    """Accuse who multiplies much more slowly than the median, twice: without the time that it waited for a busy CPU."""
+    passed = [each for each in outcomes if each is not None and each.passed and each.multiply_seconds]
+    times = {each.plan.members[0]: _own_seconds(each) for each in passed}
+    if len(times) < _LEAST_TIMES:
+        return
+    usual = median_high(times.values())
+    most = usual * board.limits.slow_factor**0.5
+    slow = [node for node, seconds in times.items() if seconds > most]
+    again = await asyncio.gather(*(board.try_out(replace(board.plan([node]), kind="device")) for node in slow))
+    for node, outcome in zip(slow, again, strict=True):
+        if outcome is None or not outcome.passed or (seconds := min(times[node], _own_seconds(outcome))) <= most:
+            continue
+        text = f"{board.names[node]} multiplies matrices {seconds / usual:.1f} times as slowly as the median node"
+        evidence = [f"{seconds:.2f} s; median of {len(times)} nodes: {usual:.2f} s"]
+        evidence += [f"its control group held it back: {each}" for each in outcome.held_back.values()]
+        stage.outcome, stage.text = "failed", f"median of matrix products {usual:.2f} s"
+        board.accuse(PreflightKind.NODE_SLOW, [node], text, evidence=evidence, hint=_HINT_CPU, out=True)
+
+
+def _own_seconds(outcome: Outcome) -> float:
+    return max(outcome.multiply_seconds.values()) * max(_LEAST_SHARE, 1.0 - outcome.cpu_wait)
 
 
 async def try_nodes(board: Board) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from cli.preflight.node_facts import NodeReport, RdmaPort
+from cli.preflight.node_facts import NOT_FOR_JOBS, NodeReport, RdmaPort
 from collector.align.expected import Expected
 from collector.align.thresholds import is_majority
 from collector.checks.all import check_job
@@ -35,6 +35,7 @@ def lacking(facts: Mapping[int, NodeReport]) -> Iterator[tuple[int, str]]:
     for node, each in sorted(facts.items()):
         if usual is not None and gpus[node] < usual:
             yield node, f"PyTorch sees {gpus[node]} GPUs there, and {usual} on most nodes"
+        yield from ((node, what) for what in _interfaces(each, facts))
         for port in each.rdma:
             name = _name(port)
             if not _is_active(port.state) and active[name] * 2 > len(facts):
@@ -45,6 +46,21 @@ def lacking(facts: Mapping[int, NodeReport]) -> Iterator[tuple[int, str]]:
             for gpu in each.gpus.gpus:
                 for fault in _faults(gpu, nvlinks_are_whole=whole):
                     yield node, f"GPU {gpu.index} {fault}"
+
+
+def _interfaces(own: NodeReport, facts: Mapping[int, NodeReport]) -> Iterator[str]:
+    """Yield what is wrong with interfaces that work on most nodes: no link, or a slower one."""
+    for nic in own.nics:
+        others = [other for each in facts.values() for other in each.nics if other.name == nic.name]
+        working = [other for other in others if other.up and other.address]
+        if nic.name.startswith(NOT_FOR_JOBS) or not is_majority(len(working), len(facts)):
+            continue
+        if nic.link:
+            yield f"interface {nic.name} ({nic.address or 'without an address'}) {nic.link}, and works on most nodes"
+        elif not nic.address:
+            yield f"interface {nic.name} has no address, and one on most nodes"
+        elif nic.speed and nic.speed < (usual := _most(other.speed for other in working) or 0):
+            yield f"interface {nic.name} runs at {nic.speed} Mb/s, and at {usual} Mb/s on most nodes"
 
 
 def _name(port: RdmaPort) -> str:

@@ -1,26 +1,41 @@
-"""TCP both ways between nodes, on each interface that they share and on MASTER_PORT."""
+"""TCP both ways between nodes, on each interface that they share and on MASTER_PORT: who fails, and of what.
+
+An interface fails on a pair where a port does not answer, where little arrives and much does not, or where many more
+packets are lost than on most pairs. Whoever fails on an interface is tried no further: the cause is known by then, and
+a trial with it would only time out.
+"""
 
 import asyncio
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import median_low
+
+from pydantic import ValidationError
 
 from cli.preflight.board import Board, StageNotes
 from cli.preflight.channel import Message
 from cli.preflight.node_facts import NOT_FOR_JOBS
-from cli.preflight.search.proof import Members, Proof
-from cli.preflight.search.rounds import Breadth
+from cli.preflight.reach import Reached, Target
+from cli.preflight.search.proof import Members, Proof, Tried
+from cli.preflight.search.rounds import Breadth, waves
+from cli.preflight.stages.network_causes import Cause, Flow, cause_of, is_lossy
 from cli.preflight.stages.searching import search
 from shared.answer.preflight import PreflightKind
 from shared.errors import UnhangError
 
-CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 15.0
-_SMALL_PASSES = "bytes came back"
-_IN_USE = "in use"
-_ADDRESS_IN_USE = "address already in use"
+_PORTS = 8
+"""On each interface, as the kernel gives them: of the range that jobs get theirs from. Where half of the ports are
+dropped, all of these are open once in 256 times."""
 
-Places = dict[int, tuple[str, int | str]]
-"""By node: the address and the port where it listens, or why it does not."""
+_FEW_NODES = 16
+"""Of so many all pairs are tried."""
+
+_IN_USE = "address already in use"
+
+Places = dict[int, tuple[str, tuple[int, ...]]]
+"""By node: the address and the ports where it listens."""
 
 
 @dataclass
@@ -30,10 +45,20 @@ class TcpPath:
     name: str
     places: Places
     is_port: bool = False
+    silent: frozenset[int] = frozenset()
+    """Nodes where something else of the job listens: they are connected to, and answer nothing."""
+    flows: dict[Members, Reached] = field(default_factory=dict)
+    """What came of it, by who sent and who received."""
 
-    def __post_init__(self) -> None:
-        self.failed: dict[tuple[int, int], str] = {}
-        """Why one node did not reach another there."""
+    def usual_loss(self) -> float:
+        """Return which share of packets is lost in most flows."""
+        shares = [each.resent / each.sent for each in self.flows.values() if each.sent]
+        return median_low(shares) if shares else 0.0
+
+    def works(self, one: int, other: int) -> bool:
+        """Does it, both ways?"""
+        both = (self.flows.get((one, other)), self.flows.get((other, one)))
+        return not any(each is None or each.failed or each.large or is_lossy(each, self.usual_loss()) for each in both)
 
 
 def shared_interfaces(board: Board) -> list[str]:
@@ -68,22 +93,20 @@ async def _listen(board: Board, port: int) -> list[TcpPath]:
 
     async def one(node: int) -> None:
         link = board.links[node]
-        own = [link.hello.facts.address_of(name) for name in names]
-        wanted = [(address, 0) for address in own if address] + [(link.address, port)]
-        answer = await _quietly(board, node, "listen", {"places": wanted})
-        ports = list(answer.get("ports", ())) or ["it did not listen"] * len(wanted)
-        listening = [path for path, address in zip(paths, own, strict=False) if address] + [paths[-1]]
-        for path, (address, _), found in zip(listening, wanted, ports, strict=False):
-            path.places[node] = (address, found)
+        own = [(path, link.hello.facts.address_of(path.name)) for path in paths[:-1]]
+        wanted = [(path, address, 0) for path, address in own if address for _ in range(_PORTS)]
+        wanted.append((paths[-1], link.address, port))
+        answer = await _quietly(board, node, "listen", {"places": [(address, at) for _, address, at in wanted]})
+        found = list(answer.get("ports", ())) or ["it did not listen"] * len(wanted)
+        for (path, address, at), got in zip(wanted, found, strict=False):
+            if isinstance(got, int):
+                path.places[node] = (address, (*path.places.get(node, (address, ()))[1], got))
+            elif path.is_port and _IN_USE in str(got).lower():
+                path.places[node], path.silent = (address, (at,)), path.silent | {node}
+            else:
+                board.untested.append(f"{path.name} on {board.names[node]}: it cannot listen there: {got}")
 
     await asyncio.gather(*(one(node) for node in board.members))
-    for path in paths:
-        for node, (address, found) in list(path.places.items()):
-            if path.is_port and isinstance(found, str) and _ADDRESS_IN_USE in found.lower():
-                path.places[node] = (address, _IN_USE)
-            elif isinstance(found, str):
-                del path.places[node]
-                board.untested.append(f"{path.name} on {board.names[node]}: it cannot listen there: {found}")
     return [path for path in paths if len(path.places) > 1]
 
 
@@ -98,76 +121,88 @@ async def _search(board: Board, path: TcpPath, stage: StageNotes) -> Proof:
     async def attempt(wave: tuple[Members, ...]) -> list[bool | None]:
         if board.seconds_left < _ANSWER_SECONDS:
             return [None] * len(wave)
-        return list(await asyncio.gather(*(_both_ways(board, path, pair) for pair in wave)))
+        await asyncio.gather(*(_one_way(board, path, *way) for pair in wave for way in (pair, pair[::-1])))
+        return [path.works(*pair) for pair in wave]
 
-    own = StageNotes()
-    proof = await search(
-        board, sorted(path.places), [], attempt, stage=own, what=f"{path.name}: ", breadth=Breadth.FAR_PAIRS
-    )
+    own, nodes, tried = StageNotes(), sorted(path.places), list[Tried]()
+    what = f"{path.name}: "
+    proof = await search(board, nodes, tried, attempt, stage=own, what=what, breadth=Breadth.FAR_PAIRS)
+    if len(nodes) <= _FEW_NODES and not path.is_port:
+        left = [pair for pair in combinations(sorted(proof.sound), 2) if pair not in proof.met]
+        for wave in waves(left):
+            own.trials += len(wave)
+            passed = await attempt(wave)
+            tried += [Tried(each, ok) for each, ok in zip(wave, passed, strict=True) if ok is not None]
+        proof = await search(board, nodes, tried, attempt, stage=own, what=what, breadth=Breadth.FAR_PAIRS)
     stage.trials += own.trials
     stage.rounds = max(stage.rounds, own.rounds)
     return proof
 
 
-async def _both_ways(board: Board, path: TcpPath, pair: Members) -> bool:
-    one, other = pair
-    there, back = await asyncio.gather(_one_way(board, path, one, other), _one_way(board, path, other, one))
-    return not there and not back
-
-
-async def _one_way(board: Board, path: TcpPath, one: int, other: int) -> str:
-    """Connect; return why it failed, empty where it worked."""
-    address, port = path.places[other]
+async def _one_way(board: Board, path: TcpPath, one: int, other: int) -> None:
+    """Connect one node with another, and keep what came of it."""
+    address, ports = path.places[other]
     own = "" if path.is_port else path.places[one][0]
-    number = int(path.name.split()[1]) if port == _IN_USE else port
-    target = [path.name, address, number, own, port != _IN_USE]
+    target = Target(path=path.name, address=address, ports=ports, own=own, echoes=other not in path.silent)
     try:
-        answer = await board.links[one].ask(
-            "connect", {"targets": [target], "seconds": CONNECT_SECONDS}, _ANSWER_SECONDS
-        )
-        failed = answer.get("failed")
-        why = str(failed.get(path.name, "no answer"))[:200] if isinstance(failed, dict) else "no answer"
-    except UnhangError as error:
-        why = str(error)
-    if why:
-        path.failed[one, other] = why
-    return why
+        answer = await board.links[one].ask("connect", {"targets": [target.model_dump()]}, _ANSWER_SECONDS)
+        path.flows[one, other] = Reached.model_validate(answer["found"][path.name])
+    except (UnhangError, ValidationError, KeyError, TypeError) as error:
+        path.flows[one, other] = Reached(failed=dict.fromkeys(ports, str(error)[:200]))
 
 
 def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: StageNotes) -> None:
-    counts = Counter(node for _, proof in found for node in proof.bad)
-    tried = Counter(node for path, _ in found for node in path.places)
-    everywhere = {node for node, count in counts.items() if count == tried[node]}
-    for node in sorted(node for node in everywhere if not board.lost(node)):
-        evidence = [line for path, _ in found for line in _evidence(board, path, node)]
-        text, hint = f"{board.names[node]} exchanges TCP with no other node, on no interface", _HINT_NODE
-        if evidence and all(_SMALL_PASSES in line for line in evidence):
-            text, hint = f"{board.names[node]} exchanges little with other nodes, and nothing large", _HINT_LARGE
-        board.accuse(PreflightKind.NODE_FAILS, [node], text, evidence=evidence, hint=hint, out=True)
+    interfaces = [(path, proof) for path, proof in found if not path.is_port] or found
+    everywhere = {
+        node
+        for node in set().union(*(proof.bad for _, proof in interfaces))
+        if all(node in proof.bad for path, proof in interfaces if node in path.places) and not board.lost(node)
+    }
+    for node in sorted(everywhere):
+        flows = [flow for path, _ in interfaces for flow in _flows(board, path, node)]
+        cause = cause_of(flows)
+        where = ", on any interface" if len(interfaces) > 1 else ""
+        text = f"{board.names[node]} {cause.text}{where}{_told(cause)}"
+        board.accuse(PreflightKind.NODE_FAILS, [node], text, evidence=cause.evidence, hint=cause.hint, out=True)
     _divide(board, found)
     for path, proof in found:
-        for node in sorted(node for node in proof.bad - everywhere if not board.lost(node)):
-            ways = _ways(path, node)
-            text = f"{board.names[node]} {ways} on {path.name}, and works on other interfaces or ports"
-            hint = _HINT_PORT if path.is_port else _HINT_NODE
-            evidence = _evidence(board, path, node)
-            board.accuse(PreflightKind.PATH_FAILS, [node], text, path=path.name, evidence=evidence, hint=hint)
-        for link in sorted(proof.bad_links):
-            one, other = board.hosts(link)
-            text = f"{one} and {other} do not exchange TCP on {path.name}; both do with other nodes"
-            evidence = [line for node in link for line in _evidence(board, path, node, link[0] + link[1] - node)]
-            board.accuse(PreflightKind.PATH_LINK_FAILS, link, text, path=path.name, evidence=evidence, hint=_HINT_LINK)
-        unknown = sorted(proof.unknown - everywhere)
-        if unknown:
-            text = f"{', '.join(board.hosts(unknown))} do not exchange TCP on {path.name}"
-            evidence = [line for node in unknown for line in _evidence(board, path, node)]
-            board.accuse(PreflightKind.NOT_TOLD_APART, unknown, text, path=path.name, evidence=evidence)
+        _accuse_on(board, path, proof, everywhere)
     if any(proof.bad or proof.bad_links or proof.unknown or proof.split for _, proof in found):
         stage.outcome = "failed"
     elif not found:
         stage.outcome = "skipped"
         board.untested.append("TCP: the nodes have no address at which they could listen")
-    stage.text = ", ".join(path.name for path, _ in found)
+    stage.text = ", ".join(f"{path.name} {_in_words(proof)}" for path, proof in found)
+
+
+def _told(cause: Cause) -> str:
+    return f": {cause.detail}" if cause.detail else ""
+
+
+def _in_words(proof: Proof) -> str:
+    failed = len(proof.bad | proof.unknown) + len(proof.bad_links)
+    return "divided" if proof.split else "passed" if not failed else f"failed ({failed})"
+
+
+def _accuse_on(board: Board, path: TcpPath, proof: Proof, everywhere: set[int]) -> None:
+    for node in sorted(node for node in proof.bad - everywhere if not board.lost(node)):
+        cause = cause_of(_flows(board, path, node))
+        text = f"{board.names[node]} {cause.text} on {path.name}, and works on other interfaces or ports{_told(cause)}"
+        board.accuse(
+            PreflightKind.PATH_FAILS, [node], text, path=path.name, evidence=cause.evidence,
+            hint=_HINT_PORT if path.is_port else cause.hint, out=not path.is_port,
+        )  # fmt: skip
+    for link in sorted(proof.bad_links):
+        one, other = board.hosts(link)
+        cause = cause_of(_flows(board, path, *link))
+        text = f"{one} and {other} do not work together on {path.name}; both do with other nodes{_told(cause)}"
+        hint = _HINT_LINK if cause.is_silence else cause.hint
+        board.accuse(PreflightKind.PATH_LINK_FAILS, link, text, path=path.name, evidence=cause.evidence, hint=hint)
+    unknown = sorted(proof.unknown - everywhere)
+    if unknown:
+        evidence = [line for node in unknown for line in cause_of(_flows(board, path, node)).evidence[:2]]
+        text = f"{', '.join(board.hosts(unknown))} do not exchange TCP on {path.name}"
+        board.accuse(PreflightKind.NOT_TOLD_APART, unknown, text, path=path.name, evidence=evidence)
 
 
 def _divide(board: Board, found: list[tuple[TcpPath, Proof]]) -> None:
@@ -175,32 +210,27 @@ def _divide(board: Board, found: list[tuple[TcpPath, Proof]]) -> None:
     divided = [(path, proof.split) for path, proof in found if proof.split]
     everywhere = len(divided) == len(found) and len({frozenset(sides) for _, sides in divided}) == 1
     for path, sides in divided[:1] if everywhere else divided:
-        evidence = [line for node in sorted(sides[1]) for line in _evidence(board, path, node)]
+        evidence = [line for node in sorted(sides[1]) for line in cause_of(_flows(board, path, node)).evidence[:2]]
         name = "" if everywhere else path.name
         board.divide(sides, path=name, evidence=evidence[:4], hint=_HINT_SIDES, out=everywhere)
 
 
-def _ways(path: TcpPath, node: int) -> str:
-    reached = any(other == node for _, other in path.failed)
-    reaches = any(one == node for one, _ in path.failed)
-    return "neither reaches others nor is reached" if reached and reaches else (
-        "cannot be reached" if reached else "does not reach others"
-    )  # fmt: skip
+def _flows(board: Board, path: TcpPath, node: int, peer: int | None = None) -> Sequence[Flow]:
+    """Return what was seen of a node there, as others and it were connected; `peer`: with that one alone."""
+
+    def of_it() -> Iterator[Flow]:
+        for (one, other), reached in sorted(path.flows.items()):
+            if node in (one, other) and peer in (None, one, other):
+                address, ports = path.places[other]
+                facts = board.links[node].hello.facts
+                mtu = next((nic.mtu for nic in facts.nics if nic.name == path.name), None)
+                usual = path.usual_loss()
+                names = (board.names[one], board.names[other])
+                yield Flow(path.name, *names, address, len(ports), reached, usual, is_to_it=other == node, mtu=mtu)
+
+    return tuple(of_it())
 
 
-def _evidence(board: Board, path: TcpPath, node: int, peer: int | None = None) -> list[str]:
-    lines = []
-    for (one, other), why in sorted(path.failed.items()):
-        if node in (one, other) and peer in (None, one, other):
-            lines.append(f"{path.name}, {board.names[one]} to {board.names[other]}: {why}")
-    return lines[:4]
-
-
-_HINT_NODE = "check its cable, switch port, address and firewall"
-_HINT_LARGE = (
-    "small packets pass and large ones do not: compare the MTU of its interface, of its switch port and of the others; "
-    "it may also lose many packets"
-)
 _HINT_PORT = "check its firewall, and what else uses the port; MASTER_PORT can be another one"
 _HINT_SIDES = "check what is between the sides: an uplink, a spine switch, a route, a VLAN, a firewall between racks"
 _HINT_LINK = "check routes, VLANs and firewalls between the two, and the switches on the way"

@@ -24,7 +24,7 @@ _LEAST_PAIRS = 2
 
 async def try_all(board: Board) -> None:
     """All nodes together, and where that fails, the search for the bad ones."""
-    nodes = board.members
+    nodes = board.members_without_bad_links
     with board.stage("all nodes together") as stage:
         if len(nodes) < 2:
             stage.outcome, stage.text = "skipped", _too_few(board)

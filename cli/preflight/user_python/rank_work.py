@@ -11,7 +11,7 @@ MATRIX = {"cpu": 1024, "cuda": 4096}
 """Rows and columns of the matrices that are multiplied."""
 
 GPU_BYTES = 1 << 28
-WARM_UP, MEASURED = 1, 3
+WARM_UP, MEASURED, PRODUCTS = 1, 3, 4
 STORE_SECONDS = 5.0
 
 Order = dict[str, Any]
@@ -66,6 +66,53 @@ def cpu_wait(pid: int | str) -> float:
     return max(waits)
 
 
+class Stopwatch:
+    """Measures time, and how much of it this process waited for a CPU that others used.
+
+    Where its control group held it back, all of the time is its own: no other process is to blame.
+    """
+
+    seconds = waited = 0.0
+
+    def __enter__(self) -> "Stopwatch":
+        self._held, _ = held_back()
+        self._began, self._waited = time.monotonic(), cpu_wait("self")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.monotonic() - self._began
+        self.waited = 0.0 if held_back()[0] > self._held else cpu_wait("self") - self._waited
+
+
+def held_back() -> tuple[int, str]:
+    """Return how often control groups of this process were held back for their share of the CPUs, and the share."""
+    times, limits = 0, ["no limit can be read"]
+    with contextlib.suppress(OSError, ValueError):
+        with open("/proc/self/cgroup") as file:
+            lines = [line.strip().split(":", 2) for line in file]
+        for _, controllers, path in lines:
+            # 0::/kubepods/pod7        4:cpu,cpuacct:/kubepods/pod7
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            top = "/sys/fs/cgroup/cpu" if controllers else "/sys/fs/cgroup"
+            parts = [part for part in path.split("/") if part not in ("", "..")]
+            for depth in range(len(parts) + 1):
+                folder = "/".join((top, *parts[:depth]))
+                stat = dict(line.split()[:2] for line in _text_of(f"{folder}/cpu.stat").splitlines())
+                if int(stat.get("nr_throttled", 0)):
+                    times += int(stat["nr_throttled"])
+                    quota = _text_of(f"{folder}/cpu.max").split()
+                    quota = quota or [_text_of(f"{folder}/cpu.cfs_{each}_us").strip() for each in ("quota", "period")]
+                    limits.append(f"it may use {int(quota[0]) / int(quota[1]):.2g} CPUs")
+    return times, limits[-1]
+
+
+def _text_of(path: str) -> str:
+    with contextlib.suppress(OSError), open(path) as file:
+        return file.read()
+    return ""
+
+
 def _bandwidth(torch: Any, dist: Any, device: Any, order: Order) -> tuple[float | None, float]:
     """Return bytes per second over the slowest link, as nccl-tests count them (bus bandwidth); None for one rank.
 
@@ -78,11 +125,11 @@ def _bandwidth(torch: Any, dist: Any, device: Any, order: Order) -> tuple[float 
     for _ in range(WARM_UP + MEASURED):
         if device.type == "cuda":
             torch.cuda.synchronize()
-        began, waited = time.monotonic(), cpu_wait("self")
-        dist.all_reduce(values)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append((time.monotonic() - began, cpu_wait("self") - waited))
+        with Stopwatch() as watch:
+            dist.all_reduce(values)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+        times.append((watch.seconds, watch.waited))
     world = order["world"]
     best, waited = min(times[WARM_UP:])
     best = max(best, 1e-9)
@@ -101,11 +148,18 @@ def use_device(order: Order, rank: int, local_rank: int, tell: Callable[..., Non
     left = row.to(torch.float32).repeat(size, 1)
     right = (row * row.sum()).to(torch.float32)  # whole numbers below 2**24: exact, in TF32 as well
     tell(phase="multiply")
-    began = time.monotonic()
-    for _ in range(4):
-        if not bool((left @ left == right).all().item()):
-            raise RuntimeError("a product of matrices is wrong")
-    figures = {"multiply_seconds": time.monotonic() - began}
+    times = []
+    held_before, _ = held_back()
+    for _ in range(WARM_UP + PRODUCTS):
+        with Stopwatch() as watch:
+            if not bool((left @ left == right).all().item()):
+                raise RuntimeError("a product of matrices is wrong")
+        times.append((watch.seconds, watch.waited))
+    seconds, waited = min(times[WARM_UP:])
+    held, limit = held_back()
+    figures: Figures = {"multiply_seconds": PRODUCTS * seconds, "cpu_wait": min(1.0, waited / max(seconds, 1e-9))}
+    if held > held_before:
+        figures["held_back"] = limit
     if on_gpu:
         tell(phase="copy")
         there = torch.arange(GPU_BYTES // 4, dtype=torch.int32)

@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from collector.agents.agent_source import PodPlace
-from collector.gather.failures import NoAnswer, first_mistake
+from collector.gather.failures import NoAnswer
 from shared.errors import quoted
 from shared.missing import Reason
+from shared.mistakes import first_mistake
 
 _JOB_LABELS = (
     "training.kubeflow.org/job-name",

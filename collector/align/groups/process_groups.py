@@ -328,11 +328,14 @@ def role_of(group: GroupView, groups: tuple[GroupView, ...]) -> str:
     """Return the description without its trailing number.
 
     Undescribed groups play one role when they are of one size and come in the same place among their members'
-    undescribed groups of that size: siblings are created in the same order everywhere.
+    undescribed groups of that size: siblings are created in the same order everywhere. Sizes that are inferred tell
+    nothing where some ranks left no record.
     """
     if group.description not in _UNDESCRIBED:
         match = _NUMBERED.match(group.description)
         return match["family"] if match and match["family"] else group.description
+    if group.is_guessed and any(other.is_default and other.unknown for other in groups):
+        return f"group {group.name}"
     alike = [
         other.name
         for other in groups

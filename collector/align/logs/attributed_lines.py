@@ -38,6 +38,8 @@ class Statements:
     by_rank: dict[int, tuple[LogEvent, ...]]
     unowned: tuple[LogEvent, ...]
     communicators: tuple[LoggedCommunicator, ...]
+    voices: tuple[tuple[int | None, LogEvent], ...] = ()
+    """Waits in words that no row knows, with their ranks: they are told, and nothing rests on them."""
 
     def all(self) -> Iterator[tuple[int | None, LogEvent]]:
         """Yield every event with the rank that wrote it, if that is known."""
@@ -65,6 +67,7 @@ class Statements:
         return frozenset(rank for rank, events in self.by_rank.items() if any(map(is_wait, events)))
 
 
+_APART = frozenset({EventKind.INTERFACE, EventKind.SAYS_WAIT})
 NOTHING_HEARD = Statements({}, (), ())
 
 
@@ -81,15 +84,15 @@ def is_wait(event: LogEvent) -> bool:
 
 
 @costs_itself(lambda roster, **_: NOTHING_HEARD, part="log lines")
-def hear(roster: Roster, *, of_interfaces: bool = False) -> Statements:
-    """Return what counts of everything that was logged, but for the interfaces that NCCL took, or of these alone.
+def hear(roster: Roster, *, of: EventKind | None = None) -> Statements:
+    """Return what counts of everything that was logged, but for what accuses nobody, or lines of one kind alone.
 
-    Of a large job those are nearly all lines, and they accuse nobody.
+    The interfaces that NCCL took are nearly all lines of a large job.
     """
     every = roster.ranks
-    by_rank = {rank: _counting(_wanted(view.logged, of_interfaces), [view], roster) for rank, view in every.items()}
+    by_rank = {rank: _counting(_wanted(view.logged, of), [view], roster) for rank, view in every.items()}
     left = []
-    shared = _wanted(roster.unowned, of_interfaces)
+    shared = _wanted(roster.unowned, of)
     processes = _processes(roster) if shared else {}
     for event in shared:
         owner = processes.get((event.fields.get("writer_host", ""), event.fields.get("writer_pid", "")))
@@ -100,7 +103,10 @@ def hear(roster: Roster, *, of_interfaces: bool = False) -> Statements:
     unowned = _counting(left, every.values(), roster)
     statements = {rank: tuple(events) for rank, events in by_rank.items() if events}
     called = (each for each in roster.communicators if each.rank is None or each.rank in roster.ranks)
-    return Statements(statements, tuple(unowned), tuple(c for c in called if c.size > 0 and (c.comm_rank or 0) >= 0))
+    counted = tuple(each for each in called if each.size > 0 and (each.comm_rank or 0) >= 0)
+    said = (*(event for view in every.values() for event in view.logged), *roster.unowned)
+    voices = tuple((event.rank, event) for event in said if event.kind is EventKind.SAYS_WAIT)
+    return Statements(statements, tuple(unowned), counted, voices)
 
 
 def _processes(roster: Roster) -> dict[tuple[str, str], int]:
@@ -116,8 +122,8 @@ def _processes(roster: Roster) -> dict[tuple[str, str], int]:
     return {process: ranks.pop() for process, ranks in found.items() if len(ranks) == 1 and ranks <= known}
 
 
-def _wanted(events: Sequence[LogEvent], of_interfaces: bool) -> list[LogEvent]:
-    return [event for event in events if (event.kind is EventKind.INTERFACE) is of_interfaces]
+def _wanted(events: Sequence[LogEvent], of: EventKind | None) -> list[LogEvent]:
+    return [event for event in events if (event.kind not in _APART if of is None else event.kind is of)]
 
 
 def _counting(events: Sequence[LogEvent], writers: Collection[RankView], roster: Roster) -> list[LogEvent]:

@@ -45,7 +45,7 @@ def _listed(hosts: set[str]) -> str:
 
 
 def _by_hosts(roster: Roster) -> Iterator[tuple[str, LogEvent]]:
-    for rank, event in hear(roster, of_interfaces=True).all():
+    for rank, event in hear(roster, of=EventKind.INTERFACE).all():
         host = event.fields.get("writer_host") or (None if rank is None else roster.ranks[rank].host)
         if host:
             yield host, event

@@ -226,7 +226,7 @@ def _key_by_neighbour(event: LogEvent, rank: int, groups_at: dict[str, set[Group
 
 def _add(marks: GroupMarks, rank: int, event: LogEvent) -> None:
     fields = event.fields
-    timeout = _timeout(event)
+    timeout = timeout_of(event)
     if timeout is not None:
         known = marks.timeouts[rank].get(timeout.sequence)
         if known is not None and None not in (known.facts, timeout.facts) and known.facts != timeout.facts:
@@ -238,7 +238,7 @@ def _add(marks: GroupMarks, rank: int, event: LogEvent) -> None:
         marks.lines[rank] = event
 
 
-def _timeout(event: LogEvent) -> Timeout | None:
+def timeout_of(event: LogEvent) -> Timeout | None:
     """What a line says its rank waited for; the first operation that was called and not completed, by its counters."""
     fields = event.fields
     if "sequence" in fields:

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.lock_files import lock_in_words, lock_of
-from collector.align.stacks.process_text import NO_SYSCALL, is_stopped, process_in_words
+from collector.align.stacks.process_text import NO_SYSCALL, is_held, process_in_words
 from collector.align.stacks.tables.kernel_facts import FROZEN, kernel_pattern
 from collector.align.stacks.tables.match_frames import frame_pattern, waits_for_work, waits_in
 from collector.align.stacks.tables.row_types import (
@@ -314,12 +314,12 @@ def blocked_children(children: Iterable[Child]) -> list[tuple[Child, Activity]]:
 
 
 def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, bool, bool, int]:
-    """Of several children one that was stopped comes first, then one that waits for other ranks, then a worker that
+    """Of several children one that is held comes first, then one that waits for other ranks, then a worker that
     loads a batch, then one in the user's code.
     """
     child, doing = told
     apart = doing.user is None, child.process.pid
-    return not is_stopped(child.process), not doing.waits_for_ranks, not runs(doing.frames, "_worker_loop"), *apart
+    return not is_held(child.process), not doing.waits_for_ranks, not runs(doing.frames, "_worker_loop"), *apart
 
 
 def with_lock_file(seen: Activity, lock: PolledLock | None) -> Activity:
@@ -337,9 +337,11 @@ def _child_activity(child: Child) -> Activity | None:
     """What a child is blocked in; None for an idle worker that merely waits for its next task."""
     if not isinstance(child.stacks, Stacks):
         base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable", told=Told.NOT_SEEN)
-        return _with_kernel(base, child.process) if child.process.state in "DTt" else None
+        held = child.process.state in "Dt" or is_held(child.process)
+        return _with_kernel(base, child.process) if held else None
     seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
-    if is_stopped(child.process) and runs(seen.frames, "_worker_loop"):
-        return replace(_placed(seen, "stopped by a signal"), doing=Doing.OUTSIDE, cause=Cause.SIGNAL, may_pass=False)
+    if is_held(child.process) and runs(seen.frames, "_worker_loop"):
+        how = _HELD_BY[Presence.STOPPED if child.process.frozen_by is None else Presence.FROZEN]
+        return replace(_placed(seen, how), doing=Doing.OUTSIDE, cause=Cause.SIGNAL, may_pass=False)
     idle = seen.may_be_idle or (runs(seen.frames, "_worker_loop") and not runs(seen.frames, "fetch"))
     return None if idle or not seen.frames else seen

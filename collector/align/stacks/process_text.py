@@ -35,5 +35,10 @@ def process_in_words(process: Process) -> str:
 
 
 def is_stopped(process: Process) -> bool:
-    """Was it stopped by a signal? Wherever it was, it is idle in nothing."""
+    """Was it stopped by a signal?"""
     return process.state == "T"
+
+
+def is_held(process: Process) -> bool:
+    """Was it stopped, or frozen with its cgroup? Wherever it was, it is idle in nothing."""
+    return is_stopped(process) or process.frozen_by is not None

@@ -63,7 +63,10 @@ def _files(a: Fds, b: Fds, seconds: float) -> Iterator[Work]:
 def _connections(
     a: Fds, b: Fds, syscall: Syscall | None, activity: Activity, connections: frozenset[Ends], seconds: float
 ) -> Iterator[Work]:
-    """A few bytes are enough on the one that it reads, and while it waits for any; on others it must be much."""
+    """A few bytes are enough on the one that it reads, and while it waits for any; on others it must be much.
+
+    Who asks the same peer over another connection than before has had an answer meanwhile, or tries again.
+    """
     awaits = activity.cause is Cause.NETWORK or (syscall is not None and syscall.name in AWAITS_ANY)
     earlier = {_ends(socket): socket for socket in a.sockets if not socket.to_store}
     found = []
@@ -81,6 +84,13 @@ def _connections(
         rate = moved / seconds
         what = f"{'receives' if way == 'from' else 'sends'} {bytes_in_words(rate)}/s {way} {remote}"
         yield Work(WorkMeans.CONNECTION, what, remote, seconds, rate)
+        return
+    asked = {socket.remote for socket in earlier.values()}
+    new = [each for each in b.sockets if _ends(each) not in earlier and not each.to_store and each.remote in asked]
+    again = sorted(each.remote for each in new if (each.remote, each.local) not in connections)
+    if awaits and again:
+        what = f"asks {again[0]} again, over another connection than in the look before"
+        yield Work(WorkMeans.CONNECTION, what, again[0], seconds, 0.0)
 
 
 def _ends(socket: Socket) -> tuple[int, str, str]:

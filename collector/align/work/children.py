@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from collector.align.stacks.process_text import is_held
 from collector.align.thresholds import MOMENT_SECONDS
 from collector.align.work.carried import syscall_of
 from collector.align.work.values import Work
@@ -51,7 +52,7 @@ def asleep_below(look: RankSnapshot) -> Iterator[Work]:
 
 def _sleeps_for(process: Process, children: Mapping[int, Process], depth: int = _DEEPEST) -> float | None:
     """For how long a child sleeps, or the one that it waits for in turn; None: not known, or not asleep."""
-    if process.state in "TtZ" or depth == 0:
+    if process.state in "tZ" or is_held(process) or depth == 0:
         return None
     if process.syscall is not None and process.syscall.ends_in_seconds is not None:
         return process.syscall.ends_in_seconds

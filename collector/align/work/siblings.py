@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import Activity, activity_of
-from collector.align.stacks.process_text import is_stopped
+from collector.align.stacks.process_text import is_held, is_stopped
 from collector.align.thresholds import MOMENT_SECONDS
 from collector.align.work.children import named
 from collector.align.work.values import Work
@@ -35,7 +35,7 @@ class Sibling:
     @property
     def stands_still(self) -> bool:
         """Was it seen not to work, or to sleep for long? Of many alike not each has its stack read."""
-        seen = bool(self.activity.frames) or self.process.state in "DTt"
+        seen = bool(self.activity.frames) or self.process.state in "DTt" or is_held(self.process)
         asleep = all(work.means is WorkMeans.SLEEP and work.amount > MOMENT_SECONDS for work in self.works)
         return self.compared and seen and asleep
 
@@ -47,6 +47,7 @@ def siblings_of(view: RankView) -> Iterator[Sibling]:
         pid = child.process.pid
         looks = tuple(_as_rank(look, each) for look in telling for each in look.beside if each.process.pid == pid)
         presence = Presence.STOPPED if is_stopped(child.process) else Presence.RUNNING
+        presence = presence if child.process.frozen_by is None else Presence.FROZEN
         own = RankView(view.rank, presence, looks=looks, host=view.host)
         activity = activity_of(own)
         if not activity.waits_for_ranks:

@@ -29,12 +29,16 @@ _METADATA = tuple(
             "169.254.0.23/32",  # Tencent
             "169.254.42.42/32",  # Scaleway
             "100.100.100.200/32",  # Alibaba
+            "100.96.0.96/32",  # Volcengine, BytePlus
+            "100.80.80.80/32",  # UCloud
             "168.63.129.16/32",  # Azure's WireServer
             "192.0.0.0/24",  # Oracle Cloud Classic has 192.0.0.192; no host is among these, RFC 6890
             "fd00:ec2::/32",  # EC2, EKS
             "fd20:ce::254/128",  # Google
             "fd00:c1::a9fe:a9fe/128",  # Oracle
             "fd00:42::42/128",  # Scaleway
+            "fd00:a9fe:a9fe::1/128",  # Akamai
+            "fd00:100::100:200/128",  # Alibaba
             "fe80::a9fe:a9fe/128",  # OpenStack
         ),
     )

@@ -21,7 +21,7 @@ import httpx
 from pydantic import ValidationError
 
 from collector.gather.bounded_body import MOST_BODY_BYTES
-from collector.gather.failures import Again, NoAnswer, first_mistake
+from collector.gather.failures import Again, NoAnswer
 from collector.gather.fanout.connection_pools import Pools
 from collector.gather.fanout.dns_lookups import LookingUp
 from collector.gather.fanout.hedging import LateAgents, second_tries
@@ -32,6 +32,7 @@ from shared import SCHEMA_VERSION
 from shared.errors import quoted
 from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, Reason
+from shared.mistakes import first_mistake
 from shared.server.tls import ClientTls
 
 MOST_AT_ONCE = 256

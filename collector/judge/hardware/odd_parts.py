@@ -15,11 +15,13 @@ from dataclasses import dataclass, replace
 from collector.align.node_facts import NodeFacts
 from collector.align.observations import Observations
 from collector.align.thresholds import (
+    COMPUTING_POWER_SHARE,
     IDLE_GPU_PERCENT,
     LEAST_NODES,
     LEAST_PORT_ERRORS,
     LIKE_OTHERS_SHARE,
     MOVING_BYTES_PER_SECOND,
+    SPINNING_POWER_SHARE,
     USED_GPU_PERCENT,
 )
 from collector.judge.fault import Fault
@@ -92,8 +94,8 @@ def _doing(fault: Fault, gpus: Mapping[int, Sequence[Gpu]], facts: Mapping[str, 
         return ""
     if all(map(_spins, gpus.values())):
         return (
-            f"{either(gpus, 'the GPU spins', 'all GPUs spin')} in a kernel, at a fraction of the usual power: "
-            "the operation was launched and waits for data"
+            f"{either(gpus, 'the GPU spins', 'all GPUs spin')} in a kernel, at a fraction of the power that computing "
+            "takes: the operation was launched and waits for data"
         )
     if all(map(_is_idle, gpus.values())):
         return (
@@ -110,7 +112,14 @@ def _moves(port: Port) -> bool:
 
 
 def _spins(gpus: Iterable[Gpu]) -> bool:
-    return any(gpu.spins for gpu in gpus)
+    return any(gpu.spins or _draws(gpu, 0.0, SPINNING_POWER_SHARE) for gpu in gpus)
+
+
+def _draws(gpu: Gpu, least: float, most: float) -> bool:
+    """Is it fully used, at such a share of the power that it may draw, where its usual power is not known?"""
+    watts, limit, used = gpu.power_watts, gpu.power_limit_watts, gpu.utilization_percent
+    told = gpu.spins is None and not gpu.nvlink_moves and watts is not None and limit is not None and used is not None
+    return told and used >= USED_GPU_PERCENT and least * limit <= watts < most * limit
 
 
 def _is_idle(gpus: Iterable[Gpu]) -> bool:
@@ -118,7 +127,8 @@ def _is_idle(gpus: Iterable[Gpu]) -> bool:
 
 
 def _computes(gpus: Iterable[Gpu]) -> bool:
-    return any(gpu.spins is False and (gpu.utilization_percent or 0) >= USED_GPU_PERCENT for gpu in gpus)
+    known = (gpu.spins is False and (gpu.utilization_percent or 0) >= USED_GPU_PERCENT for gpu in gpus)
+    return any(known) or any(_draws(gpu, COMPUTING_POWER_SHARE, float("inf")) for gpu in gpus)
 
 
 # Step 2.

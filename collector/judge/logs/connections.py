@@ -148,7 +148,7 @@ def _only_parted(broken: list[_Broken], statements: Statements) -> bool:
 def _homes(roster: Roster) -> dict[str, str]:
     """Addresses and names -> hosts: from NCCL's interface lines, else a name is its own host."""
     told: dict[str, set[str]] = defaultdict(set)
-    for rank, event in hear(roster, of_interfaces=True).all():
+    for rank, event in hear(roster, of=EventKind.INTERFACE).all():
         host = event.fields.get("writer_host") or (None if rank is None else roster.ranks[rank].host)
         if host and "address" in event.fields:
             told[event.fields["address"]].add(host)

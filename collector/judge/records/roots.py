@@ -45,21 +45,22 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observa
     group, op, sequence = _operation(culprits, graph, first)
     begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
     victims = tuple(sorted(graph.victims_of(culprits)))
-    nobody = ended_well(kind, culprits, len(victims), observations)
+    guessed = not begun and first is not None and first.group.is_guessed  # its name may be that of several groups
+    ended = ended_well(kind, culprits, len(victims), observations)
+    nobody = ended or guessed
     support = Support.TIE if nobody else of_root(kind, culprits, first, observations)
     if not begun:
-        kind, support = Kind.STUCK_TOGETHER, Support.PART_OF_RECORD
+        kind, support = Kind.STUCK_TOGETHER, Support.TIE if guessed else Support.PART_OF_RECORD
     remarks = [*_membership_remark(first)]
     if not begun:
         remarks.append(f"{ranks_in_words(culprits)} issued it, but the device has not started it")
     remarks += _shift_remark(culprits, first, observations)
-    if nobody:
-        ended = ranks_with(culprits, "has", "have")
-        remarks.append(f"{ended} ended well: those who wait may be one call ahead")
+    if ended:
+        remarks.append(f"{ranks_with(culprits, 'has', 'have')} ended well: those who wait may be one call ahead")
     return Fault(
         kind=kind,
         culprits=() if nobody else culprits,
-        victims=victims,
+        victims=tuple(sorted({*victims, *culprits})) if guessed else victims,
         certainty=how_sure(kind, support),
         edges=(*edges, *graph.edges_among(victims)),
         group=group,

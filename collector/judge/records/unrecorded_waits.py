@@ -15,12 +15,13 @@ from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, first_edge, kind_of, left_out, waited_in
 from collector.judge.records.wait_graph import WaitGraph
-from collector.judge.tie_breakers.broken_habit import broken_habit, passes_unrecorded
+from collector.judge.tie_breakers.broken_habit import broken_habit, is_of_gloo, may_owe, passes_unrecorded
 from collector.judge.tie_breakers.new_group import RULE, went_past
 from collector.judge.tie_breakers.sibling_sends import fewer_by_count
 from shared.answer.words import Cause, Kind
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
+from shared.wire.trace import Trace
 
 
 def waits_unrecorded(root: int, observations: Observations) -> bool:
@@ -33,11 +34,37 @@ def waits_unrecorded(root: int, observations: Observations) -> bool:
 
 
 def _may_wait(root: int, observations: Observations) -> bool:
-    view = observations.roster.ranks[root]
-    looked_at = any(look.looked_at_ns is not None for look in view.looks)
-    return looked_at and any(
-        passes_unrecorded(group, observations) for group in observations.groups if root in group.lanes
-    )
+    """A group of Gloo's that passes nothing else leaves no trace in its record. Of the others, in bare files, those are
+    excused who have done as much as ever, and wait themselves. Who waits on a thread that has issued nothing before may
+    be ahead of everybody.
+    """
+    groups = [group for group in observations.groups if root in group.lanes and passes_unrecorded(group, observations)]
+    if _was_looked_at(root, observations):
+        return bool(groups) or (is_of_gloo(root, observations) and not _records_all_groups(root, observations))
+    owed = any(may_owe(other, group, observations) for group in groups for other in group.members if other != root)
+    waiters = {edge.waiter for edge in observations.edges if root in edge.holders}
+    ahead = bool(waiters) and all(observations.traces[rank].on_new_thread for rank in waiters)
+    return is_of_gloo(root, observations) and (owed or ahead or not _tells_all_groups(observations.traces[root]))
+
+
+def _records_all_groups(rank: int, observations: Observations) -> bool:
+    """Has its process no group that its record says nothing of? Each of Gloo's has a thread."""
+    process = observations.roster.ranks[rank].process
+    threads = 0 if process is None else process.group_threads.get("gloo_tcp_loop", 0)
+    return 0 < threads <= len({*observations.traces[rank].group})
+
+
+def _tells_all_groups(trace: Trace) -> bool:
+    """Is no group possible that its recorder says nothing of? PyTorch 2.8 and newer name the members of Gloo's groups
+    for the one that was made last, without a name: where those are told, it is the world, and the only one.
+    """
+    used = {*trace.group}
+    told = any(group.members is not None for group in trace.groups)
+    return told and all(at in used for at, group in enumerate(trace.groups) if group.name)
+
+
+def _was_looked_at(rank: int, observations: Observations) -> bool:
+    return any(look.looked_at_ns is not None for look in observations.roster.ranks[rank].looks)
 
 
 def outsiders(observations: Observations) -> tuple[int, ...]:
@@ -61,11 +88,18 @@ def _is_done(view: RankView, observations: Observations) -> bool:
     return well and bool(observations.traces) and not any(view.rank in edge.holders for edge in observations.edges)
 
 
-def with_hidden(faults: list[Fault], hidden: Sequence[int], observations: Observations) -> list[Fault]:
-    """Count ranks that wait unrecorded among the victims of the one fault, where only its culprits wait for nobody.
+def with_hidden(
+    faults: list[Fault], hidden: Sequence[int], graph: WaitGraph, observations: Observations
+) -> list[Fault]:
+    """Explain roots that wait unrecorded beside `faults`, or in the place of none.
 
-    With NCCL that is the first use of a group: its communicator is made before anything is recorded.
+    They are victims of the one fault where only its culprits wait for nobody. With NCCL that is the first use of a
+    group: its communicator is made before anything is recorded.
     """
+    if not faults:
+        return _hidden_faults(tuple(hidden), graph, observations)
+    if all(_are_undumped(fault.culprits, observations) for fault in faults):
+        return [*_hidden_faults(tuple(hidden), graph, observations), *faults]
     if len(faults) != 1 or not set(outsiders(observations)) <= set(faults[0].culprits):
         return faults
     waiting = [rank for rank in hidden if observations.state(rank) is WaitState.WAITING]
@@ -76,10 +110,17 @@ def with_hidden(faults: list[Fault], hidden: Sequence[int], observations: Observ
     return [replace(faults[0], victims=victims, remarks=(*faults[0].remarks, remark))]
 
 
-def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Observations) -> list[Fault]:
+def _are_undumped(ranks: Sequence[int], observations: Observations) -> bool:
+    """Is all that is held against them that there is no dump? Who left one and has not come is no less suspect."""
+    views = (observations.roster.ranks[rank] for rank in ranks)
+    return not observations.roster.live and all(view.gone and view.exited is None for view in views)
+
+
+def _hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Observations) -> list[Fault]:
     """Explain roots that wait unrecorded: someone outside, a call not got past, or each other."""
+    unread = tuple(rank for rank in hidden if observations.state(rank) is WaitState.UNKNOWN)
     outside = tuple(rank for rank in outsiders(observations) if rank not in hidden)
-    if outside:
+    if outside and not (unread and _are_undumped(outside, observations)):
         return [_outsider_fault(outside, hidden, graph, observations)]
     edges = graph.edges_to(hidden)
     base = Fault(
@@ -90,7 +131,6 @@ def hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obser
         edges=edges,
     )
     base = waited_in(base, first_edge(edges))
-    unread = tuple(rank for rank in hidden if observations.state(rank) is WaitState.UNKNOWN)
     if unread or any(_peers_unknown(rank, observations) for rank in hidden):
         return [_unmatched_fault(base, hidden, observations, unread=unread)]
     if all(observations.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(base.victims):
@@ -144,7 +184,7 @@ def _unmatched_fault(
     habit = broken_habit(observations) or fewer_by_count(hidden, observations)
     culprits = () if habit is None or habit.rank in hidden else (habit.rank,)
     if unread and not culprits:
-        return _unread_fault(base, unread)
+        return _unread_fault(base, unread, observations)
     ops = {observations.activities[rank].op for rank in hidden}
     remark = f"{ranks_with(hidden, 'waits', 'wait')} in operations whose peers are not recorded"
     if unread:
@@ -163,9 +203,15 @@ def _unmatched_fault(
     )
 
 
-def _unread_fault(base: Fault, unread: tuple[int, ...]) -> Fault:
+def _unread_fault(base: Fault, unread: tuple[int, ...], observations: Observations) -> Fault:
     """Others wait for ranks of which the record does not tell all and the stack nothing: that accuses nobody."""
     what = "what it does was not read" if len(unread) == 1 else "what they do was not read"
+    where = "what no recorder holds"
+    if not observations.roster.live:
+        what, where = (
+            f"no stack shows what {either(unread, 'it does', 'they do')}",
+            "a send or a receive, which Gloo does not record",
+        )
     wait, may = ranks_with(base.victims, "waits", "wait"), either(unread, "it", "they")
     return replace(
         base,
@@ -173,7 +219,7 @@ def _unread_fault(base: Fault, unread: tuple[int, ...]) -> Fault:
         victims=tuple(sorted({*base.victims} - {*unread})),
         certainty=how_sure(base.kind, Support.ELIMINATION),
         cause=Cause.UNKNOWN,
-        said=f"{wait} for {ranks_in_words(unread)}, and {what}: {may} may wait, too, in what no recorder holds",
+        said=f"{wait} for {ranks_in_words(unread)}, and {what}: {may} may wait, too, in {where}",
     )
 
 

@@ -37,7 +37,8 @@ class AdviceRow:
         return NextStep(text=self.text.format(**case.words), command=command)
 
 
-def _row(row: dict[str, Any]) -> AdviceRow:
+def advice_row(row: dict[str, Any]) -> AdviceRow:
+    """Return a row of a pack as a value."""
     return AdviceRow(
         row["text"],
         frozenset(map(Cause, row.get("causes", "").split())),
@@ -47,7 +48,7 @@ def _row(row: dict[str, Any]) -> AdviceRow:
     )
 
 
-SECTIONS = {name: tuple(map(_row, rows)) for name, rows in read_pack(__file__, "advice.toml").items()}
+SECTIONS = {name: tuple(map(advice_row, rows)) for name, rows in read_pack(__file__, "advice.toml").items()}
 
 
 def advised(sections: Iterable[str], case: Case) -> Iterator[NextStep]:

@@ -13,6 +13,7 @@ from collector.align.stacks.tables.row_types import Doing
 from collector.align.work.children import named
 from collector.judge.fault import Fault
 from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
+from collector.judge.logs.own_failures import has_lost_peers
 from collector.judge.tie_breakers.new_group import makes_group
 from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, LogEvidence, SignatureEvidence, StackEvidence
 from shared.answer.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
@@ -24,6 +25,8 @@ from shared.wire.setup import Setup
 
 # torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.        HIP error: out of memory
 _DEVICE_MEMORY = re.compile(r"\b(CUDA|HIP|XPU)\b.{0,40}out of memory|\bOutOfMemoryError: ", re.IGNORECASE)
+# [E …] … we are taking the entire process down.        [F … ProcessGroupNCCL's watchdog got stuck for 600 seconds
+_END = re.compile(r"taking the (?:entire )?process down|watchdog got stuck for|\(core dumped\)|terminate called")
 _MOST_NAMED = 8
 _BEFORE_ANY_WORKED = 2
 """Operations after which a path between devices has worked."""
@@ -81,6 +84,11 @@ class Case:
         return bool(roster.unowned or roster.communicators) or any(view.logged for view in roster.ranks.values())
 
     @cached_property
+    def lines_of_end(self) -> bool:
+        """Do lines say that those who wrote them ended themselves?"""
+        return not self.live and any(_END.search(event.text) for _, event in self.observations.statements.all())
+
+    @cached_property
     def seen(self) -> Activity | None:
         """What the first culprit does that was seen."""
         return next(iter(self.observations.seen(self.fault.culprits)), None)
@@ -124,6 +132,13 @@ class Case:
         """Ranks that must be there, and of which nothing is known: named in no evidence, or not seen in any."""
         ranks = self.observations.roster.ranks
         return tuple(rank for rank, view in ranks.items() if rank not in self.everybody and not view.looks)
+
+    @property
+    def behind(self) -> tuple[int, ...]:
+        """Who has not issued what others wait in, and does not wait in anything else, by the record."""
+        group, sequence = self.fault.group, self.fault.sequence
+        absent = () if group is None or sequence is None else group.absent_at(sequence)
+        return tuple(rank for rank in absent if rank not in self.fault.victims)
 
     @cached_property
     def accounts_for_all(self) -> bool:
@@ -186,6 +201,11 @@ class Case:
     @property
     def flushed(self) -> bool:
         return self.statuses == {FLUSHED}
+
+    @cached_property
+    def lost_peers(self) -> bool:
+        """Do logs tell of connections that ended, as they do when the process at their other end does?"""
+        return has_lost_peers(self.observations.statements)
 
     @cached_property
     def of_device_memory(self) -> bool:
@@ -265,6 +285,7 @@ class Case:
             "they": either(culprits, "it is", "they are"),
             "link": self.link,
             "missing": _named(self.unaccounted),
+            "behind": ranks_in_words(self.behind) if self.behind else "",
             "op": self.fault.op or "the operation",
             "at": self.at,
             "sibling": self.sibling,

@@ -10,6 +10,7 @@ from collector.judge.by_stacks import no_record
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault
 from collector.judge.hardware.gpus import device_of
+from collector.judge.report.actions import action_for
 from collector.judge.report.evidence import evidence_of
 from collector.judge.report.next_steps import next_steps_for
 from collector.judge.report.restarts import restart_evidence, restart_in_words
@@ -46,6 +47,7 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
     since, lasted = _since(fault, observations) if evidence is None else (None, None)
     shown = evidence_of(fault, observations) if evidence is None else evidence
     shown += restart_evidence(observations)
+    steps = next_steps_for(fault, cause, observations, shown)
     return Finding(
         kind=fault.kind,
         cause=cause,
@@ -64,7 +66,8 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
         summary=summary_of(fault, cause, observations),
         remarks=(*fault.remarks, *filter(None, (restart_in_words(observations),))),
         evidence=shown,
-        next_steps=next_steps_for(fault, cause, observations, shown),
+        action=action_for(fault, cause, observations, shown, steps),
+        next_steps=steps,
     )
 
 

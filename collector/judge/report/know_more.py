@@ -14,10 +14,10 @@ from shared.missing import Missing, Reason
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import copyable
+from shared.wire.job_names import OF_SLURM
 from shared.wire.log_events import Logs
 
 _LOOK_AGAIN_SECONDS = 30
-_SLURM = "slurm-"
 _MOST_SECONDS = 600
 """The longest pause or patience that is worth suggesting."""
 _FOR_THE_LOOKS_SECONDS = 30
@@ -63,8 +63,8 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
 
 def where_ends_are_told(job: str | None) -> Iterator[NextStep]:
     """Where to read how a job ended that can be looked at no more."""
-    if job is not None and job.startswith(_SLURM):
-        number = job.removeprefix(_SLURM).partition("@")[0]
+    if job is not None and job.startswith(OF_SLURM):
+        number = job.removeprefix(OF_SLURM).partition("@")[0]
         command = copyable("sacct", "-j", number, "--format", "JobID,State,ExitCode,DerivedExitCode,Reason")
         yield NextStep(text="ask Slurm how the job and its steps ended", command=command)
     text = "read what was found before, if a collector watched the job"

@@ -94,7 +94,7 @@ def _look_at(rank: int, case: Case) -> Iterator[NextStep]:
         return
     on = f" on {view.host}" if view.host else ""
     if case.kind is Kind.RANK_STOPPED:
-        yield NextStep(text=f"resume rank {rank}{on}", command=f"kill -CONT {view.identity.pid}")
+        yield NextStep(text=f"resume rank {rank}{on}", command=f"kill -CONT {view.identity.pid}", frees=True)
         return
     process = view.process
     native: tuple[str, ...] = ("--native",)

@@ -15,7 +15,7 @@ from shared.answer.words import Cause
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import copyable, shell_word
-from shared.wire.snapshot import PolledLock
+from shared.wire.snapshot import PolledLock, Process
 
 _MOST_RESUMED = 8
 _MOST_CULPRITS = 2
@@ -46,23 +46,35 @@ def _of_stopped_children(fault: Fault, observations: Observations) -> Iterator[N
         pids = [process.pid for process in blocked if is_stopped(process)]
         if pids:
             what = f"resume the child that rank {rank}{on} waits for: a signal has stopped it"
-            yield NextStep(text=what, command=f"kill -CONT {' '.join(map(str, pids[:_MOST_RESUMED]))}")
+            command = f"kill -CONT {' '.join(map(str, pids[:_MOST_RESUMED]))}"
+            yield NextStep(text=what, command=command, frees=True)
 
 
 def _of_frozen(fault: Fault, observations: Observations) -> Iterator[NextStep]:
-    """Thaw the cgroups of culprits, each once; whoever froze a container may do it by the container's name."""
+    """Thaw the cgroups of culprits, or of the children that these wait for, each once; whoever froze a container may do
+    it by the container's name.
+    """
     told: set[str] = set()
-    for rank in fault.culprits:
-        process, view = observations.roster.ranks[rank].process, observations.roster.ranks[rank]
-        file = None if process is None else process.frozen_by
+    for rank, whose, process in _held_up_by(fault.culprits, observations):
+        file = process.frozen_by
         if file is None or file in told or len(told) == _MOST_CULPRITS:
             continue
         told.add(file)
-        on = f" on {view.host}" if view.host else ""
+        host = observations.roster.ranks[rank].host
+        on = f" on {host}" if host else ""
         word = "0" if file.endswith(_CGROUP_V2) else "THAWED"
         command = f"echo {word} > {shell_word(file)}" if copyable(file) is not None else None
         who = "`docker unpause`, `podman unpause` or `systemctl thaw` does the same by the unit's name"
-        yield NextStep(text=f"thaw the cgroup of rank {rank}{on}, as root: {who}", command=command)
+        yield NextStep(text=f"thaw the cgroup of {whose}rank {rank}{on}, as root: {who}", command=command, frees=True)
+
+
+def _held_up_by(ranks: tuple[int, ...], observations: Observations) -> Iterator[tuple[int, str, Process]]:
+    """The processes of these ranks, and the children that they wait for, each with its rank and what it is to that."""
+    for view in (observations.roster.ranks[rank] for rank in ranks):
+        yield from ((view.rank, "", process) for process in (view.process,) if process is not None)
+        if any(each.child for each in observations.seen([view.rank])):
+            blocked = (child.process for child, _ in blocked_children(view.looks[-1].children))
+            yield from ((view.rank, f"the child {process.pid} of ", process) for process in blocked)
 
 
 def _of_pipes(fault: Fault, observations: Observations) -> Iterator[NextStep]:
@@ -76,7 +88,7 @@ def _of_pipes(fault: Fault, observations: Observations) -> Iterator[NextStep]:
         else:
             does = "writes nothing into" if pipe.reads else "does not read"
             text = f"find out why {pipe.others[0]} {does} the pipe (fd {pipe.fd}) of rank {rank}, or end it"
-        yield NextStep(text=text)
+        yield NextStep(text=text, frees=bool(pipe.others))
 
 
 def _polled_by(ranks: tuple[int, ...], observations: Observations) -> PolledLock | None:
@@ -90,13 +102,13 @@ def _polled_by(ranks: tuple[int, ...], observations: Observations) -> PolledLock
 def _of_lock(lock: PolledLock) -> NextStep:
     """What to do about a lock; only a file that is nothing else may be removed, and only when abandoned."""
     if lock.path is None:
-        return NextStep(text="find out which lock file it is and who holds it")
+        return NextStep(text="find out which lock file it is and who holds it", frees=True)
     if lock.on_open_file:
-        return NextStep(text=f"find out why what holds {name_of_lock(lock)} does not let go of it")
+        return NextStep(text=f"find out why what holds {name_of_lock(lock)} does not let go of it", frees=True)
     if not lock.abandoned:
-        return NextStep(text=f"find out what holds {lock.path}; remove it only once its holder is gone")
+        return NextStep(text=f"find out what holds {lock.path}; remove it only once its holder is gone", frees=True)
     text = "remove the lock that a killed process has left: the ranks go on by themselves"
-    return NextStep(text=text, command=copyable("rm", operands=(lock.path,)))
+    return NextStep(text=text, command=copyable("rm", operands=(lock.path,)), frees=True)
 
 
 def _of_holders(lock: PolledLock, fault: Fault, observations: Observations) -> NextStep:

@@ -1,7 +1,8 @@
 """Step 10: the summary of a finding, in one sentence; it says what is known and nothing more."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.stacks.activity import place
 from collector.align.work.children import named
@@ -89,6 +90,10 @@ def _operation(fault: Fault) -> str:
 
 def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str) -> str:
     inside = f" in{at}" if at else ""
+    behind = fault.group.absent_at(fault.sequence) if fault.group is not None and fault.sequence is not None else ()
+    if not fault.culprits and behind:
+        has = ranks_with(behind, "has", "have")
+        return f"{ranks_with(fault.victims, 'waits', 'wait')}{inside}, which {has} not issued"
     if not fault.culprits:
         whole = all(view.looks for view in observations.roster.ranks.values())
         others = "the other ranks are not" if whole else "no other rank that was examined is"
@@ -105,30 +110,44 @@ def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str)
 
 
 def _stuck(fault: Fault, at: str, observations: Observations) -> str:
-    who = ranks_in_words(fault.victims)
+    same = [edge for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence]
+    waiting = sorted({edge.waiter for edge in same})
     if fault.culprits:
-        late = ranks_in_words(fault.culprits)
-        that = either(fault.culprits, "that", "those")
-        return f"all ranks have issued{at}; it has started on the devices of {who}, but not on {that} of {late}"
+        begun = [rank for rank, state in _states_of(same, observations) if state == State.STARTED]
+        elsewhere = f"has started on {_devices_of(begun)}, but not" if begun else "has not started"
+        issued = ranks_with(sorted({*fault.culprits, *waiting}), "has", "have")
+        return f"{issued} issued{at}; it {elsewhere} on {_devices_of(fault.culprits)}"
     if fault.group is None:
         inside = f" in{at}" if at else " in communication"
         return f"{ranks_with(fault.victims, 'waits', 'all wait')}{inside}, and stacks alone do not show for whom"
     compared = "recorded arguments" if {*fault.victims} & observations.recorded else "operations and their elements"
     match = f"; {compared} match" if fault.op is None or is_compared(fault.op) else ""
-    stuck = ranks_with(fault.victims, "is stuck", "are stuck")
+    met = waiting or fault.victims
+    behind = [rank for rank in fault.victims if rank not in met]
+    others = f"; {ranks_with(behind, 'waits', 'wait')} for {either(met, 'it', 'them')}" if behind else ""
     did = "started it on their devices" if _all_began(fault, observations) else "issued it"
-    return f"{stuck} in{at or ' communication'}: all of them {did}, not all completed it{match}"
+    stuck = ranks_with(met, "is stuck", "are stuck")
+    return f"{stuck} in{at or ' communication'}: all of them {did}, not all completed it{match}{others}"
+
+
+def _devices_of(ranks: Sequence[int]) -> str:
+    return f"{either(ranks, 'the device', 'the devices')} of {ranks_in_words(ranks)}"
 
 
 def _all_began(fault: Fault, observations: Observations) -> bool:
     """Do the records show that the devices of all who wait have begun it? That it was issued shows no such thing."""
-    states = [
-        observations.traces[edge.waiter].state[position]
-        for edge in fault.edges
+    states = [state for _, state in _states_of(fault.edges, observations)]
+    return bool(states) and all(state == State.STARTED for state in states)
+
+
+def _states_of(edges: Iterable[Edge], observations: Observations) -> list[tuple[int, int]]:
+    """Who waits in collectives that it has issued, and how far these are on its device."""
+    return [
+        (edge.waiter, observations.traces[edge.waiter].state[position])
+        for edge in edges
         if edge.sequence is not None and edge.waiter in edge.group.lanes
         for position in edge.group.lanes[edge.waiter].at(edge.sequence)[-1:]
     ]
-    return bool(states) and all(state == State.STARTED for state in states)
 
 
 def _mismatch(fault: Fault, at: str) -> str:

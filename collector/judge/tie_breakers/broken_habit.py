@@ -52,18 +52,29 @@ class BrokenHabit:
 def broken_habit(observations: Observations) -> BrokenHabit | None:
     """Return the one rank that did less than it always did; None where none did, or several."""
     found = [
-        habit
+        BrokenHabit(rank, habit)
         for group in observations.groups
-        for rank, lane in group.lanes.items()
-        if rank in observations.traces and (habit := _habit_of(rank, lane, observations.traces[rank])) is not None
+        for rank in group.lanes
+        if (habit := _habit_on(group, rank, observations)) is not None and habit.now < habit.usual
     ]
     return found[0] if len({habit.rank for habit in found}) == 1 else None
+
+
+def may_owe(rank: int, group: GroupView, observations: Observations) -> bool:
+    """May a rank lack its side of what another one waits in, unrecorded? Not who waits after as much as ever."""
+    habit = _habit_on(group, rank, observations)
+    return habit is None or habit.now < habit.usual
+
+
+def is_of_gloo(rank: int, observations: Observations) -> bool:
+    """Does its record leave out all sends and receives?"""
+    return {signature.backend for signature in observations.traces[rank].signatures} == {_COUNTS_UNRECORDED}
 
 
 def passes_unrecorded(group: GroupView, observations: Observations) -> bool:
     """Have ranks of the group sent or received what Gloo numbers and leaves out?"""
     lanes = ((observations.traces.get(rank), lane) for rank, lane in group.lanes.items())
-    return any(trace is not None and any(_left_out(lane, trace)) for trace, lane in lanes)
+    return any(trace is not None and max(_left_out(lane, trace), default=0) > 0 for trace, lane in lanes)
 
 
 def _left_out(lane: Lane, trace: Trace) -> Iterable[int]:
@@ -72,15 +83,16 @@ def _left_out(lane: Lane, trace: Trace) -> Iterable[int]:
     return (trace.op_id[after] - trace.op_id[before] - 1 for before, after in pairwise(ours) if lane.is_gapless)
 
 
-def _habit_of(rank: int, lane: Lane, trace: Trace) -> BrokenHabit | None:
+def _habit_on(group: GroupView, rank: int, observations: Observations) -> Habit | None:
     """Compare the gap before the last, unfinished operation with those before operations that came about alike."""
-    if not lane.pending or lane.pending[-1] != lane.issued or not lane.is_gapless or len(lane.positions) < 2:
+    lane, trace = group.lanes.get(rank), observations.traces.get(rank)
+    if lane is None or trace is None or not lane.pending or lane.pending[-1] != lane.issued or not lane.is_gapless:
         return None
-    if trace.signatures[trace.signature[lane.positions[-1]]].backend != _COUNTS_UNRECORDED:
+    if len(lane.positions) < 2 or trace.signatures[trace.signature[lane.positions[-1]]].backend != _COUNTS_UNRECORDED:
         return None
     gaps: dict[tuple[int, int], list[int]] = {}
     for before, after in zip(lane.positions, lane.positions[1:], strict=False):
         alike = (trace.signature[before], trace.signature[after])
         gaps.setdefault(alike, []).append(trace.op_id[after] - trace.op_id[before] - 1)
     habit = habit_of(gaps[trace.signature[lane.positions[-2]], trace.signature[lane.positions[-1]]])
-    return BrokenHabit(rank, habit) if habit is not None and 0 <= habit.now < habit.usual else None
+    return habit if habit is not None and habit.now >= 0 else None

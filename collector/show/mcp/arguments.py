@@ -23,6 +23,7 @@ class Part(StrEnum):
 
     FINDINGS = "findings"
     NEXT_STEPS = "next_steps"
+    STATEMENTS = "statements"
     STACK_CLASSES = "stack_classes"
     CHECKS = "checks"
     COVERAGE = "coverage"
@@ -54,7 +55,7 @@ WAIT = (
     ),
 )
 OF_JOB = _optional(str, "Only of this job.")
-NAMING = _optional(str, "Only those in which a finding names a culprit or a link on this host.")
+NAMING = _optional(str, "Only those that name a culprit or a link on this host.")
 ON_NODE = _optional(str, "Only those with a culprit on this host.")
 STATE = _optional(IncidentState, "Only those in this state; null: in any.")
 KIND = _optional(Kind, "Only of this kind.")

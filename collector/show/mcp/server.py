@@ -15,6 +15,7 @@ from mcp.types import (
     ToolAnnotations,
 )
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from collector.question import Step
 from collector.show.mcp.answers import NOTICE, schema_of_answer
@@ -59,9 +60,7 @@ async def _run(rest: Rest, context: ServerRequestContext[Any], called: CallToolR
     try:
         wanted = tool.takes.model_validate(called.arguments or {}).model_dump(mode="json")
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        raise InvalidInput(f"{quoted(name)} cannot be {quoted(str(first['input']))}: {first['msg']}") from error
+        raise InvalidInput("; ".join(map(_in_argument, error.errors(include_url=False)[:_MOST_WRONG]))) from error
     steps = 0
 
     async def on_step(step: Step) -> None:
@@ -70,6 +69,20 @@ async def _run(rest: Rest, context: ServerRequestContext[Any], called: CallToolR
         await context.session.report_progress(steps, message=_in_words(step))
 
     return await tool.run(rest, wanted, on_step)
+
+
+_MOST_WRONG = 4
+
+
+def _in_argument(error: ErrorDetails) -> str:
+    """Name the argument, and what is wrong with it."""
+    name = quoted(".".join(map(str, error["loc"])))
+    match error["type"]:
+        case "missing":
+            return f"the argument {name} is missing"
+        case "extra_forbidden":
+            return f"there is no argument {name}"
+    return f"the argument {name} cannot be {quoted(str(error['input']))}: {error['msg']}"
 
 
 def _in_words(step: Step) -> str:
@@ -82,8 +95,10 @@ def _answered(document: dict[str, Any]) -> CallToolResult:
 
 
 def _failed(error: UnhangError) -> CallToolResult:
-    """Return a tool error. It may quote names of jobs, so it is marked like an answer."""
+    """Return a tool error. It may quote names of jobs, and is marked like an answer; what the client wrote is not."""
     said = {"error": str(error), "advice": error.advice}
+    if isinstance(error, InvalidInput):
+        return CallToolResult(content=[_text(said)], is_error=True)
     return CallToolResult(content=[_text({"notice": NOTICE, "untrusted": said})], is_error=True)
 
 

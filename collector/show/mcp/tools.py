@@ -32,7 +32,7 @@ from collector.show.mcp.pages import Document, Page, not_a_cursor, page_of
 from collector.show.mcp.rest import OnStep, Rest, segment
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import IncidentState
-from shared.answer.words import Verdict
+from shared.answer.words import Act, Certainty, Verdict
 from shared.errors import InvalidInput
 
 _LISTED = 50
@@ -146,12 +146,18 @@ def _aspect(path: str, *names: str, **fixed: str) -> Run:
 async def _diagnosed(found: Document | RunState, *, part: str | None = None, cursor: str | None = None) -> Document:
     if isinstance(found, RunState):
         step = found.step.model_dump(mode="json")
-        return answer_of(None, advice=_LATER, id=found.id, status="running", step=step, verdict=None)
+        return answer_of(None, advice=_LATER, id=found.id, status="running", step=step, **_NOT_YET)
     verdict = Verdict(found["verdict"])
     empty = Diagnosis(verdict=verdict, headline="").model_dump(mode="json", by_alias=True)
     others = {each.value: empty[each.value] for each in Part if part is not None and each != part}
     page = await _paged({**found, **others}, cursor)
-    return answer_of(page, next=page.next, id=found["id"], status="ready", step=None, verdict=verdict)
+    act = None if found.get("action") is None else Act(found["action"]["do"])
+    certainty = Certainty(found["findings"][0]["certainty"]) if found.get("findings") else None
+    words = {"verdict": verdict, "act": act, "certainty": certainty}
+    return answer_of(page, next=page.next, id=found["id"], status="ready", step=None, **words)
+
+
+_NOT_YET = {"verdict": None, "act": None, "certainty": None}
 
 
 async def _paged(document: Document, cursor: str | None) -> Page:
@@ -188,9 +194,9 @@ TOOLS = (
         "Diagnose a job",
         (
             "Finds the rank that hangs a job, where it is and what proves it, by looking at all its ranks now. Takes "
-            "seconds, up to two minutes where only time distinguishes slow from stuck. Act alone only on a finding "
-            "whose `certainty` is `proven`; ask a person about the others. A finding of kind `held_up` is no hang: "
-            "others wait for a rank that works, and `hung_from` says when to ask again."
+            "seconds, up to two minutes where only time distinguishes slow from stuck. `act` says what to do, `action` "
+            "why. Act alone only where `certainty` is `proven`; ask a person about the others. A finding of kind "
+            "`held_up` is no hang: others wait for a rank that works."
         ),
         takes(job=JOB, wait_seconds=WAIT),
         _diagnose_job,

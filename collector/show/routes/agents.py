@@ -8,8 +8,8 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from collector.agents.merging import KnownAgent
-from collector.agents.registered import Registrant
-from collector.agents.registrants import parse_registrant, refuse_own_places, sender_of
+from collector.agents.registration.registered import Registrant
+from collector.agents.registration.registrants import parse_registrant, refuse_own_places, sender_of
 from collector.gather.fanout.values import Silent
 from collector.gather.jobs import summarise_jobs
 from collector.show.routes.common import ServiceDependency, json_answer

@@ -93,6 +93,9 @@ class Options(Value):
     native: NativePolicy | None = Field(
         default=None, description="Whose native stacks to read; this stops a process for about a second."
     )
+    keep: bool | None = Field(
+        default=None, strict=True, description="false: it is not kept, unless somebody else asks for it meanwhile."
+    )
 
 
 class DiagnosisList(Value):
@@ -127,7 +130,8 @@ async def diagnose_job(
     agent knows such a job.
     """
     media = choose_media(accept, _MEDIA)
-    run = await service.start(with_options(service.question(await sight.job(job)), options))
+    keep = options is None or options.keep is not False
+    run = await service.start(with_options(service.question(await sight.job(job)), options), keep=keep)
     try:
         diagnosis = await run.within(wait)
     except UnhangError as error:
@@ -207,7 +211,7 @@ def with_options(question: Question, options: Options | None) -> Question:
     """Return the question as the caller wants it: who sets a deadline means it, and gets no patience unasked."""
     if options is None:
         return question
-    given = options.model_dump(exclude_none=True)
+    given = options.model_dump(exclude_none=True, exclude={"keep"})
     if options.deadline_seconds is None:
         later = later_deadline(question, looks=options.looks, interval_seconds=options.interval_seconds)
         given["deadline_seconds"] = later

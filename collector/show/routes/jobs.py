@@ -67,7 +67,7 @@ async def list_jobs(service: ServiceDependency, sight: SightDependency) -> Respo
 async def describe_job(job: JobName, service: ServiceDependency, sight: SightDependency) -> Response:
     """Tell where each rank of the job is, and what was diagnosed lately. 404 where no agent knows the job."""
     found = sight.lists(await service.find())
-    choose_job(job, found.lists.values(), some_silent=False)
+    job = choose_job(job, found.lists.values(), some_silent=False) or job
     lists = lists_apart(found.lists.values(), job, user_of(job, found.lists.values()))
     summary = next((each for each in summarise_jobs(lists) if each.name == job), None)
     if summary is None:

@@ -27,7 +27,7 @@ from shared.answer.incidents import NewSilence, Silence, WatchedJob
 from shared.errors import NotFound, NotPermitted, UnhangError, quoted
 from shared.server.access import Access
 from shared.server.tokens import access_of
-from shared.wire.job_names import goes_by, plain_name, qualified
+from shared.wire.job_names import OF_SLURM, goes_by, plain_name, qualified
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot, RankList
 
 
@@ -123,7 +123,7 @@ class Sight:
             return name
         found = await self._service.find()
         lists = self.cut({**self._service.remembered, **found.lists})
-        choose_job(name, lists, some_silent=False)
+        name = choose_job(name, lists, some_silent=False) or name
         return qualified(plain_name(name), user_of(name, lists))
 
     def check_looked(self, name: str, snapshots: Iterable[NodeSnapshot]) -> None:
@@ -241,9 +241,9 @@ class Sight:
 
     def goes_by(self, made: Diagnosis, job: str) -> bool:
         """Is `job` a name of the job that a diagnosis is of, as this caller may write it?"""
-        if made.job == job:
-            return True
-        return self.access.is_bound and made.job is not None and qualified(job, made.user) == made.job
+        names = (job, f"{OF_SLURM}{job}")
+        bound = (qualified(each, made.user) for each in names) if self.access.is_bound else ()
+        return made.job in (*names, *bound)
 
 
 def unknown_job(name: str) -> NotFound:

@@ -8,6 +8,7 @@ from collector.show.text.printable import printable
 from collector.show.text.waits import ranks_text
 from shared.answer.diagnosis import Conflict, Coverage, Gap
 from shared.answer.files_read import FileRead
+from shared.answer.statements import Statement
 from shared.isolation import costs_itself
 from shared.missing import Reason
 from shared.plural import counted
@@ -15,6 +16,7 @@ from shared.rank_sets import fold, unfold
 
 MOST_FILES = 20
 """Files of which is said what was read."""
+MOST_STATEMENTS = 20
 MOST_GAPS = 10
 """Lines on what is missing."""
 
@@ -31,6 +33,8 @@ def coverage_text(coverage: Coverage) -> str:
     parts = [f"{_number(coverage.with_stacks)} with stacks", f"{_number(coverage.with_trace)} with a flight record"]
     if coverage.with_counters:
         parts.append(f"{coverage.with_counters} with counters of process groups")
+    if coverage.with_ras:
+        parts.append(f"{coverage.with_ras} with counts of NCCL RAS")
     answered = [] if coverage.answered == coverage.seen else [f"{_number(coverage.answered)} answered"]
     return ", ".join([seen, *answered, *parts])
 
@@ -49,6 +53,18 @@ def read_lines(files: Sequence[FileRead], width: int) -> list[Line]:
         lines += [_moved(one) for one in paragraph(each.note, width - 2)] if each.note else []
     more = len(files) - MOST_FILES
     return [*lines, *paragraph(f"… {more} more in the JSON output", width, Style.DIM)] if more > 0 else lines
+
+
+def statement_lines(statements: Sequence[Statement], width: int) -> list[Line]:
+    """Return who said that he waited, and in what, each with what says so."""
+    lines = [each for said in statements[:MOST_STATEMENTS] for each in _hanging(statement_text(said), width)]
+    more = len(statements) - MOST_STATEMENTS
+    return [*lines, *paragraph(f"… {more} more in the JSON output", width, Style.DIM)] if more > 0 else lines
+
+
+def statement_text(said: Statement) -> str:
+    """Return `ranks 3,6 waited 600 s in all_to_all #4486 of group 2 (log)`."""
+    return printable(said.text) + (f" ({said.source})" if said.source else "")
 
 
 def file_text(each: FileRead) -> str:

@@ -7,13 +7,22 @@ or make links; inside of them it holds no run of backticks that could close one.
 import re
 from collections.abc import Iterable, Sequence
 
+from collector.show.text.action import action_notes, action_title, besides
 from collector.show.text.checks import worst_lines
 from collector.show.text.classes import class_lines, culprits_of, shown_stacks
-from collector.show.text.coverage import conflict_text, coverage_text, fold_gaps, gap_text
+from collector.show.text.coverage import (
+    MOST_STATEMENTS,
+    conflict_text,
+    coverage_text,
+    fold_gaps,
+    gap_text,
+    statement_text,
+)
 from collector.show.text.findings import finding_blocks, why_certain
 from collector.show.text.layout import Line, fitted, plain
 from collector.show.text.printable import printable
 from collector.show.text.text import about_text, headline_text
+from shared.answer.action import Action
 from shared.answer.diagnosis import Diagnosis, Finding, Gap, NextStep
 from shared.isolation import costs_itself, failures_told
 
@@ -43,13 +52,26 @@ def _parts(diagnosis: Diagnosis) -> list[str]:
     return [
         f"**{escaped(headline_text(diagnosis))}**",
         escaped(about_text(diagnosis)),
+        *_act(diagnosis.action),
         *(part for number, each in enumerate(diagnosis.findings, 1) for part in _finding(each, number, diagnosis)),
-        *_steps("Next steps", diagnosis.next_steps),
+        *_bullets("What is known", map(statement_text, diagnosis.statements[:MOST_STATEMENTS])),
+        *_steps("Next steps", besides(diagnosis.next_steps, diagnosis.action)),
         *_stacks(diagnosis),
         *_checks(diagnosis),
         *_bullets("Coverage", _coverage(diagnosis)),
         *_bullets("Conflicting sources", map(conflict_text, diagnosis.conflicts)),
     ]
+
+
+def _act(action: Action | None) -> list[str]:
+    if action is None:
+        return []
+    notes = [f"Act: **{escaped(action_title(action))}**", *map(escaped, action_notes(action))]
+    return ["  \n".join(notes), *([] if action.command is None else [_shell(action.command)])]
+
+
+def _shell(command: str) -> str:
+    return fenced_text([printable(command)]).replace("```text", "```sh", 1)
 
 
 def escaped(text: str) -> str:
@@ -77,7 +99,12 @@ def _finding(finding: Finding, number: int, diagnosis: Diagnosis) -> list[str]:
     certainty = f"**{finding.certainty}** ({escaped(why_certain(finding))})"
     title = f"**{number}. {finding.kind}**, cause {finding.cause}, {certainty}"
     summary = [] if finding.summary in diagnosis.headline else [escaped(finding.summary)]
-    return [title, *summary, *_blocks(finding, diagnosis), *_steps("Next", finding.next_steps)]
+    return [
+        title,
+        *summary,
+        *_blocks(finding, diagnosis),
+        *_steps("Next", besides(finding.next_steps, diagnosis.action)),
+    ]
 
 
 def _blocks(finding: Finding, diagnosis: Diagnosis) -> list[str]:
@@ -99,8 +126,7 @@ def _step(step: NextStep, number: int) -> str:
     text = f"{number}. {escaped(step.text)}"
     if step.command is None:
         return text
-    block = fenced_text([printable(step.command)]).replace("```text", "```sh", 1)
-    return f"{text}\n\n" + "\n".join(f"   {each}" for each in block.splitlines())
+    return f"{text}\n\n" + "\n".join(f"   {each}" for each in _shell(step.command).splitlines())
 
 
 @costs_itself(lambda diagnosis: [], part="stacks in Markdown")

@@ -1,8 +1,9 @@
 """The verdict for a terminal: the headline first, then each finding with its evidence, then what was not seen."""
 
+from collector.show.text.action import action_lines, besides
 from collector.show.text.checks import worst_lines
 from collector.show.text.classes import class_lines, culprits_of, shown_stacks
-from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines, read_lines
+from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines, read_lines, statement_lines
 from collector.show.text.findings import (
     answers_apart,
     finding_blocks,
@@ -44,7 +45,8 @@ def _lines(diagnosis: Diagnosis, width: int) -> list[Line]:
     return [
         *_head(diagnosis, width),
         *_findings(diagnosis, width),
-        *_section("Next steps", _steps(diagnosis.next_steps, width)),
+        *_section("What is known", _stated(diagnosis, width)),
+        *_section("Next steps", _steps(besides(diagnosis.next_steps, diagnosis.action), width)),
         *_section("Stacks", _classes(diagnosis, width)),
         *_section("Launch checks", worst_lines(diagnosis.checks, width - 2)),
         *_section("Files read", _read(diagnosis, width)),
@@ -59,7 +61,8 @@ def _unshown(summary: str) -> list[Line]:
 
 def _head(diagnosis: Diagnosis, width: int) -> list[Line]:
     headline = paragraph(printable(headline_text(diagnosis)), width, WORDS[diagnosis.verdict][1])
-    return [*headline, *paragraph(about_text(diagnosis), width, Style.DIM)]
+    act = [] if diagnosis.action is None else action_lines(diagnosis.action, _MARGIN, width)
+    return [*headline, *paragraph(about_text(diagnosis), width, Style.DIM), *act]
 
 
 def headline_text(diagnosis: Diagnosis) -> str:
@@ -73,11 +76,15 @@ def about_text(diagnosis: Diagnosis) -> str:
     """Return `hung, job slurm-4242, 2026-01-02T03:04:05Z, took 3.4 s` as far as it is known."""
     parts = [
         diagnosis.verdict.value + (f" ({diagnosis.state})" if diagnosis.state is not None else ""),
-        f"job {printable(diagnosis.job, most=80)}" if diagnosis.job is not None else "",
+        f"job {printable(diagnosis.job, most=80)}{_owner(diagnosis)}" if diagnosis.job is not None else "",
         printable(diagnosis.made_at, most=40),
         f"took {diagnosis.took_seconds:.1f} s" if diagnosis.took_seconds else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _owner(diagnosis: Diagnosis) -> str:
+    return "" if diagnosis.owner is None else f" of {printable(diagnosis.owner, most=64)}"
 
 
 def _findings(diagnosis: Diagnosis, width: int) -> list[Line]:
@@ -95,7 +102,7 @@ def _finding(finding: Finding, number: int, width: int, diagnosis: Diagnosis) ->
     summary = [] if finding.summary in diagnosis.headline else paragraph(printable(finding.summary), width - 3)
     blocks = finding_blocks(finding, width - _MARGIN - 3, shown=shown_stacks(diagnosis))
     answers, reasons = (fitted(labelled_blocks(part, _MARGIN), width - 3) for part in answers_apart(blocks))
-    steps = _labelled_steps(finding.next_steps, width)
+    steps = _labelled_steps(besides(finding.next_steps, diagnosis.action), width)
     return [*fitted([title, meaning], width), *indented([*summary, *answers], 3), *steps, *indented(reasons, 3)]
 
 
@@ -116,6 +123,11 @@ def _steps(steps: tuple[NextStep, ...], width: int) -> list[Line]:
 @costs_itself(lambda *_: [], part="stacks in text")
 def _classes(diagnosis: Diagnosis, width: int) -> list[Line]:
     return fitted(class_lines(diagnosis.stack_classes, width - 2, culprits=culprits_of(diagnosis)), width - 2)
+
+
+@costs_itself(lambda *_: [], part="statements in text")
+def _stated(diagnosis: Diagnosis, width: int) -> list[Line]:
+    return statement_lines(diagnosis.statements, width - 2)
 
 
 @costs_itself(lambda *_: [], part="files in text")

@@ -1,5 +1,5 @@
 // Stands in for CUDA's runtime. Device memory is memory of the host, kernels compute nothing, and streams are real: pieces
-// of work in order, events, and one thread that runs them. What is not here returns cudaErrorNotSupported (standins.py).
+// of work in order, copies among them, events, and one thread that runs them. What is not here returns cudaErrorNotSupported (standins.py).
 //
 //     LAB_DEVICES    how many GPUs there are (8)
 //     LAB_SYNC       `spin`, as the driver does by default, `yield`, as by default with more ranks than processors, or `sleep`
@@ -7,12 +7,17 @@
 //     LAB_BLOCKS     a call that never comes back: `launch` or `query` here, `abort` in NCCL; a running program may set it
 //     LAB_QUEUE      how much work waits in a stream before launches wait, too (1024)
 //
-// Of kernels one is known: that of torch.cuda._sleep(cycles), which takes as many nanoseconds. Ten years are for ever.
+// Of kernels few are known: that of torch.cuda._sleep(cycles), which takes as many nanoseconds (ten years are for ever), and
+// those by which PyTorch finds out how large the objects are that ranks send each other: sums and comparisons
+// of 64-bit integers.
 #define _GNU_SOURCE
 #include "cudart.h"
+#include "gpu.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,6 +120,32 @@ static int drain(struct stream *stream) {
     return ended;
 }
 
+// What the devices do, for whoever asks NVML's stand-in (nvml.c).
+static void note(struct gpu_state *state, const struct stream *stream) {
+    if (stream->last) state->pid = getpid();
+    if (!stream->head || !stream->head->began) return;
+    if (stream->head->is_over) state->spins = 1;
+    else state->computes = 1;
+}
+
+static void tell_of_devices(void) {
+    static struct gpu_state told[DEVICES];
+    struct gpu_state now[DEVICES] = {0};
+    const char *folder = getenv("LAB_FOLDER");
+    for (int device = 0; device < DEVICES; device++) note(&now[device], &defaults[device]);
+    for (struct stream *one = streams; one; one = one->next) note(&now[one->device], one);
+    for (int device = 0; folder && device < DEVICES; device++) {
+        if (!memcmp(&now[device], &told[device], sizeof *now)) continue;
+        char path[600];
+        told[device] = now[device];
+        snprintf(path, sizeof path, "%s/lab-gpu-%d-%d", folder, device, (int)getpid());
+        int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        if (file < 0) continue;
+        pwrite(file, &now[device], sizeof *now, 0);
+        close(file);
+    }
+}
+
 // The devices. This thread takes next to nothing of a processor, for a GPU's work takes nothing.
 static void *devices(void *unused) {
     pthread_setname_np(pthread_self(), "cuda-EvtHandlr");
@@ -123,6 +154,7 @@ static void *devices(void *unused) {
         int ended = 0, left = 0;
         for (int i = 0; i < DEVICES; i++) ended |= drain(&defaults[i]), left |= defaults[i].head != NULL;
         for (struct stream *one = streams; one; one = one->next) ended |= drain(one), left |= one->head != NULL;
+        tell_of_devices();
         idle = ended ? 0 : idle + 1;
         if (!left) {
             pthread_cond_wait(&work, &lock);
@@ -137,8 +169,9 @@ static void *devices(void *unused) {
 }
 
 void lab_blocks(const char *call) {
+    static sem_t never;
     const char *named = getenv("LAB_BLOCKS");
-    while (named && !strcmp(named, call)) pause();
+    while (named && !strcmp(named, call)) sem_wait(&never); // as the driver waits for a thread of its own
 }
 
 static piece *append(void *handle, piece *one) {
@@ -279,8 +312,12 @@ typedef struct {
     unsigned x, y, z;
 } dim3;
 
-static const void *spin_kernels[16];
-static int spin_count;
+enum kind { OTHER, SPINS, SUMS, COMPARES, ADDS, ADDS_NUMBER };
+static struct {
+    const void *host;
+    enum kind kind;
+} kernels[64];
+static int kernel_count;
 static __thread struct {
     dim3 grid, block;
     size_t memory;
@@ -294,7 +331,14 @@ void __cudaRegisterVar(void **handle, char *host, char *device, const char *name
 char __cudaInitModule(void **handle) { return 1; }
 void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit, void *tid,
                             void *bid, void *block, void *grid, int *size) {
-    if (strstr(name, "spin_kernel") && spin_count < 16) spin_kernels[spin_count++] = host;
+    enum kind kind = strstr(name, "spin_kernel") ? SPINS
+        : strstr(name, "13reduce_kernel") && strstr(name, "ReduceOpIl") && strstr(name, "sum_functorIlll") ? SUMS
+        : !strstr(name, "elementwise_kernel") ? OTHER
+        : strstr(name, "14CompareFunctorIlEE") && strstr(name, "Lm3") ? COMPARES
+        : strstr(name, "15CUDAFunctor_addIlEE") && strstr(name, "Lm3") ? ADDS
+        : strstr(name, "21CUDAFunctorOnSelf_addIlEE") && strstr(name, "Lm2") ? ADDS_NUMBER
+        : OTHER;
+    if (kind != OTHER && kernel_count < 64) kernels[kernel_count].host = host, kernels[kernel_count++].kind = kind;
 }
 int __cudaGetKernel(const void **kernel, const void *host) {
     *kernel = host;
@@ -311,13 +355,66 @@ int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *memory, void **s
     return SUCCESS;
 }
 
+struct integers {
+    enum kind kind;
+    const int64_t *from, *other;
+    char *to;
+    int count, how;
+    int64_t number, factor;
+};
+
+static void compute(void *what) {
+    struct integers *one = what;
+    int64_t sum = 0;
+    for (int i = 0; i < one->count; i++) {
+        int64_t x = one->from[i], y = one->other ? one->other[i] : one->number, added = x + y * one->factor;
+        sum += x;
+        if (one->kind == COMPARES) one->to[i] = one->how == 0 ? x >= y : one->how == 1 ? x > y : one->how == 2 ? x <= y : x < y;
+        else if (one->kind != SUMS) memcpy(one->to + 8 * i, &added, sizeof added);
+    }
+    if (one->kind == SUMS) memcpy(one->to, &sum, sizeof sum);
+    free(one);
+}
+
+static int is_given(const void *where);
+
+static struct integers *integers(struct integers what) {
+    if (!is_given(what.from) || !is_given(what.to)) return NULL;
+    struct integers *one = malloc(sizeof *one);
+    *one = what;
+    return one;
+}
+
+// ATen/native/cuda/Reduce.cuh: struct ReduceOp has how many inputs and outputs there are, and later the two places.
+static struct integers *sum(const char *operation) {
+    const int *config = (const int *)(operation + 16);
+    if (config[0] != 8 || config[2] != 1) return NULL;
+    for (int at = 64; at < 1024; at += 8) {
+        void *const *places = (void *const *)(operation + at);
+        if (!is_given(places[0]) || !is_given(places[1])) continue;
+        return integers((struct integers){SUMS, places[0], NULL, places[1], config[1]});
+    }
+    return NULL;
+}
+
+// ATen/native/cuda/CUDALoops.cuh: how many, the functor with its numbers, and the places of result and operands.
+static struct integers *elementwise(enum kind kind, void **arguments) {
+    int64_t *const *places = arguments[2], *numbers = arguments[1];
+    struct integers one = {kind, places[1], NULL, (char *)places[0], *(int *)arguments[0]};
+    if (kind == ADDS_NUMBER) one.number = numbers[0], one.factor = numbers[1];
+    else one.other = places[2], one.factor = numbers[0], one.how = *(int *)numbers;
+    return integers(one);
+}
+
 int cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {
     lab_blocks("launch");
     double seconds = (double)setting("LAB_KERNEL_US", 0) / 1e6;
-    for (int i = 0; i < spin_count; i++) {
-        if (spin_kernels[i] == function) seconds = (double)*(int64_t *)arguments[0] / 1e9;
-    }
-    if (seconds > 0 || stream_of(stream)->head) lab_give_back(lab_push(stream, NULL, NULL, NULL, seconds));
+    enum kind kind = OTHER;
+    for (int i = 0; i < kernel_count; i++) kind = kernels[i].host == function ? kernels[i].kind : kind;
+    if (kind == SPINS) seconds = (double)*(int64_t *)arguments[0] / 1e9;
+    struct integers *done = kind == SUMS ? sum(arguments[0]) : kind > SUMS ? elementwise(kind, arguments) : NULL;
+    if (done) lab_give_back(lab_push(stream, compute, NULL, done, seconds));
+    else if (seconds > 0 || stream_of(stream)->head) lab_give_back(lab_push(stream, NULL, NULL, NULL, seconds));
     return SUCCESS;
 }
 int __cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {
@@ -416,14 +513,27 @@ int cudaHostGetDevicePointer(void **where, void *memory, unsigned flags) {
     *where = memory;
     return SUCCESS;
 }
-int cudaPointerGetAttributes(char *attributes, const void *pointer) {
-    struct range found = {NULL, 0, 0, -2};
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < range_count && !found.begin; i++) {
+static struct range range_of(const void *where, size_t size) {
+    const char *from = where;
+    for (size_t i = 0; i < range_count; i++) {
         const char *begin = ranges[i].begin;
-        if ((const char *)pointer >= begin && (const char *)pointer < begin + ranges[i].size) found = ranges[i];
+        if (from >= begin && from < begin + ranges[i].size && size <= ranges[i].size - (size_t)(from - begin)) return ranges[i];
     }
+    return (struct range){NULL, 0, 0, -2};
+}
+int lab_is_memory(const void *begin, size_t size) { return range_of(begin, size).begin != NULL; }
+
+static struct range locked_range(const void *where) {
+    pthread_mutex_lock(&lock);
+    struct range found = range_of(where, 1);
     pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static int is_given(const void *where) { return locked_range(where).begin != NULL; }
+
+int cudaPointerGetAttributes(char *attributes, const void *pointer) {
+    struct range found = locked_range(pointer);
     put(attributes, found.type);
     put(attributes + 4, found.device);
     memcpy(attributes + 8, &pointer, sizeof pointer);
@@ -434,30 +544,64 @@ int cudaMemGetInfo(size_t *available, size_t *total) {
     *available = *total = (size_t)80 << 30;
     return SUCCESS;
 }
-// Bytes are copied at once, for the memory of the host may be gone later; what a kernel would have written is not there.
-int cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) {
-    memcpy(to, from, size);
+
+// Copies are done in the order of their stream. What comes from a program's own memory is read at once, and what goes there
+// is waited for, as CUDA does with memory that is not pinned.
+struct copy {
+    char *to;
+    const char *from; // NULL: all bytes are `value`
+    size_t width, rows, to_pitch, from_pitch;
+    int value;
+    char *kept;
+};
+
+static void run_copy(void *what) {
+    struct copy *one = what;
+    for (size_t row = 0; row < one->rows; row++) {
+        if (one->from) memmove(one->to + row * one->to_pitch, one->from + row * one->from_pitch, one->width);
+        else memset(one->to + row * one->to_pitch, one->value, one->width);
+    }
+    free(one->kept);
+    free(one);
+}
+
+static int copy(void *handle, struct copy what) {
+    struct stream *stream = stream_of(handle);
+    struct copy *one = malloc(sizeof *one);
+    *one = what;
+    piece *last = last_of(stream);
+    int idle = lab_is_over(last), to_pinned = is_given(what.to);
+    if (!idle && !to_pinned) lab_wait(last);
+    lab_give_back(last);
+    if (idle || !to_pinned) return run_copy(one), SUCCESS;
+    if (what.from && !is_given(what.from)) {
+        one->kept = malloc(what.rows * what.width + 1);
+        for (size_t row = 0; row < what.rows; row++) memcpy(one->kept + row * what.width, what.from + row * what.from_pitch, what.width);
+        one->from = one->kept, one->from_pitch = what.width;
+    }
+    lab_give_back(lab_push(handle, run_copy, NULL, one, 0));
     return SUCCESS;
 }
+
+int cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) {
+    return copy(stream, (struct copy){to, from, size, 1});
+}
 int cudaMemcpy(void *to, const void *from, size_t size, int kind) {
-    memcpy(to, from, size);
+    copy(NULL, (struct copy){to, from, size, 1});
     return synchronize(&defaults[current]);
 }
 int cudaMemcpyPeerAsync(void *to, int there, const void *from, int here, size_t size, void *stream) {
-    memcpy(to, from, size);
-    return SUCCESS;
+    return copy(stream, (struct copy){to, from, size, 1});
 }
 int cudaMemcpy2DAsync(char *to, size_t to_pitch, const char *from, size_t from_pitch, size_t width, size_t height,
                       int kind, void *stream) {
-    for (size_t row = 0; row < height; row++) memcpy(to + row * to_pitch, from + row * from_pitch, width);
-    return SUCCESS;
+    return copy(stream, (struct copy){to, from, width, height, to_pitch, from_pitch});
 }
 int cudaMemcpyToSymbol(const void *symbol, const void *from, size_t size, size_t offset, int kind) { return SUCCESS; }
-int cudaMemset(void *where, int value, size_t size) {
-    memset(where, value, size);
-    return SUCCESS;
+int cudaMemsetAsync(void *where, int value, size_t size, void *stream) {
+    return copy(stream, (struct copy){where, NULL, size, 1, .value = value});
 }
-int cudaMemsetAsync(void *where, int value, size_t size, void *stream) { return cudaMemset(where, value, size); }
+int cudaMemset(void *where, int value, size_t size) { return cudaMemsetAsync(where, value, size, NULL); }
 
 // ---- Devices.
 

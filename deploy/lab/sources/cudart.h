@@ -17,6 +17,8 @@ int lab_is_over(const piece *done);
 // Waits as CUDA's driver does: it spins, unless LAB_SYNC=sleep.
 void lab_wait(const piece *done);
 void lab_give_back(piece *done);
+// Is all of this memory of the host or a device that the runtime has given out? Asked by what runs on the devices.
+int lab_is_memory(const void *begin, size_t size);
 // Never comes back where LAB_BLOCKS names this call.
 void lab_blocks(const char *call);
 

@@ -1,12 +1,15 @@
 // Stands in for NCCL. The ranks of a communicator meet in a file that all of them map, by its unique id. A collective is
 // over when every rank's device has begun the same one: operation, count, type, root. A send is over when its receive has
 // begun, and the other way round. All calls between ncclGroupStart and ncclGroupEnd are one piece of work per stream.
+// What is sent arrives (payload.c).
 //
 //     LAB_FOLDER  where those files are (/dev/shm)
 //     LAB_PROXY   1: a thread per communicator spins while it has work, as NCCL's does over the network
 //     LAB_STALLS  1: nothing that has begun ends, as over a network that is gone; a running program may set it
 #define _GNU_SOURCE
 #include "cudart.h"
+#include "payload.h"
+#include "ras.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -36,9 +39,15 @@ struct shared {
     atomic_uint sent[RANKS][RANKS], received[RANKS][RANKS]; // [from][to]: how many have begun
 };
 
+struct board { // what RAS is told, in a file of its own: it changes all the time
+    atomic_int size;
+    struct ras_rank ranks[RANKS];
+};
+
 struct comm {
     char name[NAME];
     struct shared *shared;
+    struct board *board;
     int size, rank, device, blocking;
     unsigned long long issued;
     unsigned sends[RANKS], receives[RANKS];
@@ -50,9 +59,8 @@ struct comm {
 struct call {
     struct comm *comm;
     void *stream;
-    enum { COLLECTIVE, SEND, RECEIVE } kind;
     unsigned long long number, signature;
-    int peer;
+    struct payload payload;
 };
 
 // What is begun and over together.
@@ -65,19 +73,34 @@ int cudaGetDevice(int *device);
 
 // ---- Work.
 
+static int is_collective(const struct call *one) { return one->payload.operation < SEND; }
+
+const char *meeting_folder(void) {
+    const char *folder = getenv("LAB_FOLDER");
+    return folder && *folder ? folder : "/dev/shm";
+}
+
+// Where ranks find something of a communicator's: `nccl` is where they meet, `ras` what RAS knows, `data` what is sent.
+static const char *in_folder(char path[2 * NAME], const char *what, const char *name) {
+    snprintf(path, 2 * NAME, "%s/lab-%s-%s", meeting_folder(), what, name);
+    return path;
+}
+
 static void begin(void *what) {
     struct batch *batch = what;
     for (int i = 0; i < batch->count; i++) {
         struct call *one = &batch->calls[i];
         struct shared *shared = one->comm->shared;
-        int me = one->comm->rank;
-        if (one->kind == COLLECTIVE) {
+        int me = one->comm->rank, peer = one->payload.root;
+        char path[2 * NAME];
+        if (!atomic_load(&one->comm->aborted)) payload_sent(&one->payload, in_folder(path, "data", one->comm->name));
+        if (is_collective(one)) {
             shared->signatures[me][one->number % RING] = one->signature;
             atomic_store(&shared->begun[me][one->number % RING], one->number + 1);
-        } else if (one->kind == SEND) {
-            atomic_fetch_add(&shared->sent[me][one->peer], 1);
+        } else if (one->payload.operation == SEND) {
+            atomic_fetch_add(&shared->sent[me][peer], 1);
         } else {
-            atomic_fetch_add(&shared->received[one->peer][me], 1);
+            atomic_fetch_add(&shared->received[peer][me], 1);
         }
     }
 }
@@ -97,14 +120,19 @@ static int is_over(void *what) {
     for (int i = 0; i < batch->count; i++) {
         struct call *one = &batch->calls[i];
         struct shared *shared = one->comm->shared;
-        int me = one->comm->rank;
+        int me = one->comm->rank, peer = one->payload.root;
         if (atomic_load(&one->comm->aborted)) continue;
         if (stalls && *stalls == '1') return 0;
-        if (one->kind == COLLECTIVE && !all_have_begun(one)) return 0;
-        if (one->kind == SEND && atomic_load(&shared->received[me][one->peer]) <= one->number) return 0;
-        if (one->kind == RECEIVE && atomic_load(&shared->sent[one->peer][me]) <= one->number) return 0;
+        if (is_collective(one) && !all_have_begun(one)) return 0;
+        if (one->payload.operation == SEND && atomic_load(&shared->received[me][peer]) <= one->number) return 0;
+        if (one->payload.operation == RECEIVE && atomic_load(&shared->sent[peer][me]) <= one->number) return 0;
     }
-    for (int i = 0; i < batch->count; i++) atomic_fetch_sub(&batch->calls[i].comm->pending, 1);
+    for (int i = 0; i < batch->count; i++) {
+        struct comm *comm = batch->calls[i].comm;
+        char path[2 * NAME];
+        if (!atomic_load(&comm->aborted)) payload_arrives(&batch->calls[i].payload, in_folder(path, "data", comm->name));
+        atomic_fetch_sub(&comm->pending, 1);
+    }
     free(batch);
     return 1;
 }
@@ -123,10 +151,17 @@ static void push(struct call *calls, int count) {
     calls[0].comm->last = one;
 }
 
-static int issue(struct call one) {
-    if (one.kind != COLLECTIVE && (one.peer < 0 || one.peer >= one.comm->size)) return INVALID_ARGUMENT;
-    if (one.kind == COLLECTIVE) one.number = one.comm->issued++;
-    else one.number = one.kind == SEND ? one.comm->sends[one.peer]++ : one.comm->receives[one.peer]++;
+static int issue(struct comm *comm, void *stream, struct payload what) {
+    static const int counted[] = {[ALL_REDUCE] = 5, [BROADCAST] = 1, [REDUCE] = 2, [ALL_GATHER] = 3, [REDUCE_SCATTER] = 4};
+    struct call one = {.comm = comm, .stream = stream, .payload = what};
+    if (what.operation <= REDUCE_SCATTER)
+        atomic_fetch_add(&comm->board->ranks[comm->rank].counts[counted[what.operation] - 1], 1);
+    if (!is_collective(&one) && (what.root < 0 || what.root >= comm->size)) return INVALID_ARGUMENT;
+    if (is_collective(&one)) one.number = comm->issued++;
+    else one.number = what.operation == SEND ? comm->sends[what.root]++ : comm->receives[what.root]++;
+    one.signature = what.count;
+    one.signature = ((one.signature * 31 + what.operation) * 31 + (unsigned)what.type) * 131 + (unsigned)(what.how + what.root);
+    one.payload.number = one.number, one.payload.rank = comm->rank, one.payload.size = comm->size;
     if (group_depth && group_count < CALLS) grouped[group_count++] = one;
     else push(&one, 1);
     return SUCCESS;
@@ -156,56 +191,40 @@ int ncclGroupEnd(void) {
 }
 int ncclGroupSimulateEnd(void *info) { return ncclGroupEnd(); }
 
-static int collective(struct comm *comm, void *stream, int operation, size_t count, int type, int root) {
-    unsigned long long signature = count;
-    signature = ((signature * 31 + (unsigned)operation) * 31 + (unsigned)type) * 131 + (unsigned)root;
-    return issue((struct call){.comm = comm, .stream = stream, .kind = COLLECTIVE, .signature = signature});
-}
+#define ISSUE(...) issue(comm, stream, (struct payload){__VA_ARGS__})
 
-// Memory of other ranks is not seen: each takes what it has itself for what everybody has.
-static void take(void *to, const void *from, size_t n, int type, int times) {
-    static const unsigned char sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-    size_t bytes = type >= 0 && type < (int)sizeof sizes ? n * sizes[type] : 0;
-    for (int i = 0; i < times; i++) memmove((char *)to + (size_t)i * bytes, from, bytes);
-}
-
-int ncclAllReduce(const void *from, void *to, size_t n, int type, int op, struct comm *comm, void *stream) {
-    take(to, from, n, type, 1);
-    return collective(comm, stream, 1, n, type, op);
+int ncclAllReduce(const void *from, void *to, size_t n, int type, int how, struct comm *comm, void *stream) {
+    return ISSUE(ALL_REDUCE, from, to, n, type, how);
 }
 int ncclBroadcast(const void *from, void *to, size_t n, int type, int root, struct comm *comm, void *stream) {
-    return collective(comm, stream, 2, n, type, root);
+    return ISSUE(BROADCAST, from, to, n, type, 0, root);
 }
 int ncclBcast(void *where, size_t n, int type, int root, struct comm *comm, void *stream) {
-    return collective(comm, stream, 2, n, type, root);
+    return ISSUE(BROADCAST, where, where, n, type, 0, root);
 }
-int ncclReduce(const void *from, void *to, size_t n, int type, int op, int root, struct comm *comm, void *stream) {
-    return collective(comm, stream, 3, n, type, root);
+int ncclReduce(const void *from, void *to, size_t n, int type, int how, int root, struct comm *comm, void *stream) {
+    return ISSUE(REDUCE, from, to, n, type, how, root);
 }
 int ncclAllGather(const void *from, void *to, size_t n, int type, struct comm *comm, void *stream) {
-    char *own = malloc(n * 8 + 1); // it may be one of the places
-    take(own, from, n, type, 1);
-    take(to, own, n, type, comm->size);
-    free(own);
-    return collective(comm, stream, 4, n, type, 0);
+    return ISSUE(ALL_GATHER, from, to, n, type);
 }
-int ncclReduceScatter(const void *from, void *to, size_t n, int type, int op, struct comm *comm, void *stream) {
-    return collective(comm, stream, 5, n, type, op);
+int ncclReduceScatter(const void *from, void *to, size_t n, int type, int how, struct comm *comm, void *stream) {
+    return ISSUE(REDUCE_SCATTER, from, to, n, type, how);
 }
 int ncclAlltoAll(const void *from, void *to, size_t n, int type, struct comm *comm, void *stream) {
-    return collective(comm, stream, 6, n, type, 0);
+    return ISSUE(ALL_TO_ALL, from, to, n, type);
 }
 int ncclGather(const void *from, void *to, size_t n, int type, int root, struct comm *comm, void *stream) {
-    return collective(comm, stream, 7, n, type, root);
+    return ISSUE(GATHER, from, to, n, type, 0, root);
 }
 int ncclScatter(const void *from, void *to, size_t n, int type, int root, struct comm *comm, void *stream) {
-    return collective(comm, stream, 8, n, type, root);
+    return ISSUE(SCATTER, from, to, n, type, 0, root);
 }
 int ncclSend(const void *from, size_t n, int type, int peer, struct comm *comm, void *stream) {
-    return issue((struct call){.comm = comm, .stream = stream, .kind = SEND, .peer = peer});
+    return ISSUE(SEND, from, NULL, n, type, 0, peer);
 }
 int ncclRecv(void *to, size_t n, int type, int peer, struct comm *comm, void *stream) {
-    return issue((struct call){.comm = comm, .stream = stream, .kind = RECEIVE, .peer = peer});
+    return ISSUE(RECEIVE, NULL, to, n, type, 0, peer);
 }
 int ncclRedOpCreatePreMulSum(int *op, void *scalar, int type, int residence, struct comm *comm) {
     return *op = 5, SUCCESS;
@@ -234,15 +253,24 @@ static void *ncclProxyProgress(void *what) {
     return NULL;
 }
 
-static struct shared *meet(const char *name) {
-    const char *folder = getenv("LAB_FOLDER");
+static void *meet(const char *kind, const char *name, size_t size) {
     char path[2 * NAME];
-    snprintf(path, sizeof path, "%s/lab-nccl-%s", folder && *folder ? folder : "/dev/shm", name);
-    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0 || ftruncate(file, sizeof(struct shared))) return NULL;
-    void *mapped = mmap(NULL, sizeof(struct shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    int file = open(in_folder(path, kind, name), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || ftruncate(file, (off_t)size)) return NULL;
+    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+struct ras_rank *ranks_of(const char *name, int *size) {
+    struct board *board = meet("ras", name, sizeof *board);
+    if (!board) return NULL;
+    *size = atomic_load(&board->size);
+    return board->ranks;
+}
+
+static void tell(struct comm *comm, enum ras_state state) {
+    atomic_store(&comm->board->ranks[comm->rank].state, state);
 }
 
 // ncclConfig_t: size, magic, version, and whether calls block; unset means yes.
@@ -259,12 +287,19 @@ static int join(struct comm **where, const char *name, int size, int rank, const
     snprintf(comm->name, sizeof comm->name, "%s", name);
     comm->size = size, comm->rank = rank, comm->blocking = blocks(config);
     cudaGetDevice(&comm->device);
-    if (!(comm->shared = meet(name))) return 2;
+    comm->shared = meet("nccl", name, sizeof *comm->shared), comm->board = meet("ras", name, sizeof *comm->board);
+    if (!comm->shared || !comm->board) return 2;
+    atomic_store(&comm->board->size, size);
+    tell(comm, RAS_INIT);
+    ras_tell_of(name, comm->board->ranks, size, rank, comm->device);
     atomic_fetch_add(&comm->shared->here, 1);
     const char *proxy = getenv("LAB_PROXY");
     pthread_t thread;
     if (proxy && *proxy == '1') pthread_create(&thread, NULL, ncclProxyProgress, comm);
-    return comm->blocking ? groupLaunch(&comm->shared->here, size, &comm->aborted) : IN_PROGRESS;
+    if (!comm->blocking) return IN_PROGRESS;
+    int result = groupLaunch(&comm->shared->here, size, &comm->aborted);
+    tell(comm, RAS_RUNNING);
+    return result;
 }
 
 int ncclCommInitRankConfig(struct comm **where, int size, unique_id id, int rank, void *config) {
@@ -314,18 +349,22 @@ int ncclGetUniqueId(unique_id *id) {
 int ncclCommAbort(struct comm *comm) {
     lab_blocks("abort");
     atomic_store(&comm->aborted, 1);
+    tell(comm, RAS_LEFT);
     return SUCCESS;
 }
 int ncclCommFinalize(struct comm *comm) {
+    tell(comm, RAS_FINALIZE);
     if (comm->blocking) lab_wait(comm->last);
     return comm->blocking || lab_is_over(comm->last) ? SUCCESS : IN_PROGRESS;
 }
 int ncclCommDestroy(struct comm *comm) {
+    tell(comm, RAS_FINALIZE);
     lab_wait(comm->last);
     return ncclCommAbort(comm);
 }
 int ncclCommGetAsyncError(struct comm *comm, int *error) {
     int joins = atomic_load(&comm->shared->here) < comm->size && !atomic_load(&comm->aborted);
+    if (!joins && atomic_load(&comm->board->ranks[comm->rank].state) == RAS_INIT) tell(comm, RAS_RUNNING);
     return *error = joins ? IN_PROGRESS : SUCCESS, SUCCESS;
 }
 int ncclCommCount(struct comm *comm, int *size) { return *size = comm->size, SUCCESS; }

@@ -14,6 +14,8 @@ from shared.value import whole_texts
 _CRI = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] ")
 # {"log":"ValueError: no such shard\n","stream":"stderr","time":"2026-11-23T00:00:02.123456789Z"}    Docker, json-file
 _DOCKER = '{"log":"'
+#   | 2026-11-23T00:00:02.123Z | [rank4]: ValueError: no such shard                    CloudWatch, copied from its page
+_CLOUD = re.compile(r"\s{0,8}\| \d{4}-\d\d-\d\dT[\d:.]{8,18}Z \| ?")
 # server-1  | Process 4242: sglang::scheduler_TP3                                          docker compose logs
 _COMPOSE = re.compile(r"[a-z0-9][\w.-]{0,100}-\d{1,4} {1,40}\| ?")
 _LONGEST = 64 * 1024
@@ -32,6 +34,6 @@ def printed(line: str) -> str:
             return line
         return text.rstrip("\r\n") if isinstance(text, str) else line
     if "| " in line[:_LONGEST_NAME] or line.endswith("|"):
-        service = _COMPOSE.match(line)
+        service = _COMPOSE.match(line) or _CLOUD.match(line)
         return line if service is None else line[service.end() :]
     return line

@@ -9,7 +9,7 @@ the marks that are known to name ranks in this job.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from shared.formats.logs import horovod_stalls
+from shared.formats.logs import general_voice, horovod_stalls
 from shared.formats.logs.container_lines import printed
 from shared.formats.logs.rows_all import (
     FINGERPRINT,
@@ -23,7 +23,15 @@ from shared.formats.logs.rows_all import (
 from shared.formats.logs.timestamps import moment_of, stamp_of
 from shared.formats.logs.tracebacks import HINT as TRACEBACK_HINT
 from shared.formats.logs.tracebacks import MARKED_HINT, find_exceptions
-from shared.formats.logs.writers import NO_NAMING, Naming, cut_apart, labels_of, process_of_line, rank_of_line
+from shared.formats.logs.writers import (
+    NO_NAMING,
+    Naming,
+    cut_apart,
+    labels_of,
+    name_of_writer,
+    process_of_line,
+    rank_of_line,
+)
 from shared.packs import LineRow
 from shared.redaction.redact import redact
 from shared.wire.log_events import EventKind, LogEvent
@@ -62,14 +70,16 @@ def find_events(
     written_at: float | None = None,
     most: int = MOST_EVENTS,
     naming: Naming = NO_NAMING,
+    voices: bool = False,
 ) -> tuple[LogEvent, ...]:
     """Return the last events of some lines, oldest first.
 
     `rank` is whose file it is, None where several ranks write into it; a line's own mark goes before it.
     `written_at`: when the file was last written to, in Unix seconds, if it was written on this machine.
+    `voices`: are waits in words that no row knows wanted, too?
     """
     lines = list(lines)
-    if not _may_tell("\n".join(lines)):
+    if not voices and not _may_tell("\n".join(lines)):
         return ()
     labelled = labels_of([clean_line(line) for line in lines])
     cut = [(label, piece) for label, line in labelled for piece in cut_apart(line)]
@@ -80,6 +90,9 @@ def find_events(
     found += _stalls(pieces if any(hint in text for hint in _STALL_HINTS) else ())
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
+    if voices:
+        known = {number for number, *_ in found}
+        found += [each for each in _voices(pieces) if each[0] not in known]
     found.sort(key=lambda event: event[0])
     events = (_event(each, labels[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:])
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
@@ -88,6 +101,13 @@ def find_events(
 def _may_tell(text: str) -> bool:
     """Is there any hint of an event? Colours may hide one; most logs have neither."""
     return "\x1b" in text or any(hint in text for hint in HINTS)
+
+
+def _voices(lines: Sequence[str]) -> Iterator[_Found]:
+    for number, line in enumerate(lines):
+        seconds = general_voice.seconds_waited(line)
+        if seconds is not None:
+            yield number, EventKind.SAYS_WAIT, line, {"waited_seconds": f"{seconds:g}"}
 
 
 def _with_exceptions(found: list[_Found], pieces: Sequence[str], labels: Sequence[str]) -> Iterator[_Found]:
@@ -108,6 +128,7 @@ def _event(found: _Found, label: str, *, path: str, rank: int | None, naming: Na
     if own is None:
         own = naming.rank_of(line, label) if rank is None else rank
     host = {} if label == "" or label.isdecimal() else {"writer_host": label}
+    host |= name_of_writer(line) if own is None else {}
     return LogEvent(
         kind=kind,
         rank=own,
@@ -140,7 +161,8 @@ def _group(line: str) -> dict[str, str]:
 
 def _search(pattern: re.Pattern[str], lines: Sequence[str], number: int) -> re.Match[str] | None:
     """Search a line, and where that is in vain the line with those that it may have been wrapped into."""
-    return pattern.search(lines[number]) or pattern.search("\n".join(lines[number : number + _MOST_WRAPPED]))
+    wrapped = lines[number : number + _MOST_WRAPPED]
+    return pattern.search(wrapped[0]) or pattern.search("\n".join(wrapped)) or pattern.search("".join(wrapped[:2]))
 
 
 def _fields(match: re.Match[str]) -> dict[str, str]:

@@ -49,6 +49,19 @@ _TRIED = 200
 _NCCL = re.compile(r"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[\d{1,4}\] ")
 
 
+# [2026-11-21 09:10:11 DP1 TP4] Watchdog timeout        (EngineCore_DP1 pid=4242) ERROR …
+# (Worker pid=615, ip=10.72.7.6) …        [trainer3]:Traceback …        [node1:3]: …
+_NAMED = re.compile(
+    r"\[[\d -]{10}[ T][\d:.,]{8,15} (?P<places>[A-Z]{2,8}\d{1,6}(?: [A-Z]{2,8}\d{1,6}){0,4})\]"
+    r"|\((?P<process>[\w:.]{1,100} pid=\d{1,10}(?:, ip=[\w.:-]{1,100})?)\)"
+    r"|^\[(?!rank)(?P<role>[A-Za-z][\w.-]{0,60}\d|[\w.-]{1,60}:\d{1,5})\]:"
+)
+
+
+# ERROR 10-27 13:45:16 [core.py:710] Traceback …        behind (EngineCore_DP1 pid=4242)                        vLLM
+_LOGGER = re.compile(r"(?:ERROR|CRITICAL|WARNING|INFO) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]{1,60}:\d{1,6}\] ?")
+
+
 class Writer(NamedTuple):
     """Whose line it is: lines with equal `mark` are of one process; `rank` is global, None where the mark is silent."""
 
@@ -107,7 +120,15 @@ def writer_of(line: str) -> Writer:
     if launcher is None:
         place = _PLACE.match(line)
         return Writer("", None, line) if place is None else Writer(place[0], None, line[place.end() :].lstrip(": "))
-    return Writer(launcher[0], None if launcher["rank"] is None else int(launcher["rank"]), rest)
+    logger = _LOGGER.match(rest)
+    body = rest if logger is None else rest[logger.end() :]
+    return Writer(launcher[0], None if launcher["rank"] is None else int(launcher["rank"]), body)
+
+
+def name_of_writer(line: str) -> dict[str, str]:
+    """Return what a process calls itself in its line, as a field of an event; empty where it says nothing."""
+    match = _NAMED.search(line[:300]) if line[:1] in "[(" or "[20" in line[:60] else None
+    return {} if match is None else {"writer": next(filter(None, match.groups()))}
 
 
 def process_of_line(line: str) -> dict[str, str]:

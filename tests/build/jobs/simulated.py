@@ -185,6 +185,16 @@ def training(rank: int, steps: int = 5) -> list[Step]:
     return [Collective(f"tp{rank // 2}"), Collective(WORLD)] * steps
 
 
+PIPELINES: Mapping[str, tuple[int, ...]] = MappingProxyType({"pp0": (0, 2), "pp1": (1, 3)})
+
+
+def a_send_too_many() -> Job:
+    """Two pipelines, each of two stages: rank 0 sends once more than rank 2 receives, and rank 1 does not."""
+    passes = {0: Send(2, "pp0"), 2: Recv(0, "pp0"), 1: Send(3, "pp1"), 3: Recv(1, "pp1")}
+    steps: dict[int, list[Step]] = {rank: [step, Collective(WORLD)] * 3 for rank, step in passes.items()}
+    return Job(steps | {0: [*steps[0], passes[0]]}, PIPELINES)
+
+
 def _signature(rank: int, step: Step, groups: Mapping[str, tuple[int, ...]]) -> Signature:
     if isinstance(step, Collective):
         return Signature(step.op, "nccl", ((step.size,),), ("Float",), ((step.size,),), ("Float",))

@@ -1,7 +1,6 @@
-"""What starts one command on many nodes: an srun whose tasks run here, and the real pdsh and clush over real ssh."""
+"""What starts one command on many nodes: pdsh and clush over real ssh."""
 
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,41 +9,6 @@ from pathlib import Path
 from tests.build.processes.commands import environment
 from tests.build.processes.sshd import Cluster
 from tests.needed import skip_without
-
-SRUN = """#!/bin/sh
-# One task for each name in NODES, each a process of its own with the variables of its task, as slurmd starts them.
-# As srun does, it refuses options that it does not know, and ends with the highest status of its tasks.
-while [ "${1#-}" != "$1" ]; do
-    case $1 in
-    --jobid=*) job=${1#*=} ;;
-    --overlap) overlap=1 ;;
-    --ntasks-per-node=1) ;;
-    *) echo "srun: unrecognized option '$1'" >&2; exit 1 ;;
-    esac
-    shift
-done
-[ -n "${overlap:-}" ] || { echo "srun: Job $job step creation temporarily disabled, retrying" >&2; exit 1; }
-export SLURM_JOB_ID="$job" SLURM_STEP_ID=1 SLURM_LOCALID=0
-SLURM_NTASKS=$(echo "$NODES" | wc -w) && export SLURM_NTASKS
-number=0 tasks=
-for node in $NODES; do
-    eval "only=\\$RANKS_$node"
-    env SLURM_PROCID=$number SLURM_NODEID=$number SLURMD_NODENAME="$node" \\
-        UNHANG_AGENT_HOST_NAME="$node" UNHANG_AGENT_ONLY_RANKS="$only" "$@" &
-    tasks="$tasks $!" number=$((number + 1))
-done
-status=0
-for task in $tasks; do
-    wait "$task" || { ended=$?; [ "$ended" -le "$status" ] || status=$ended; }
-done
-exit "$status"
-"""
-
-
-def srun(folder: Path, ranks: Mapping[str, str]) -> dict[str, str]:
-    """Put an srun into `folder` and return the variables that tell it which nodes there are, with which ranks."""
-    _program(folder / "srun", SRUN)
-    return {"NODES": " ".join(ranks), **{f"RANKS_{node}": only for node, only in ranks.items()}}
 
 
 def pdsh(nodes: Cluster) -> dict[str, str]:
@@ -66,8 +30,3 @@ def run(line: str, folder: Path, variables: Mapping[str, str]) -> subprocess.Com
     return subprocess.run(
         ("sh", "-c", line), cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
     )
-
-
-def _program(path: Path, text: str) -> None:
-    path.write_text(text, encoding="ascii")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)

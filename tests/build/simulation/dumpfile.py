@@ -57,8 +57,8 @@ def as_json(dump: dict[str, Any]) -> bytes:
 
 
 def _config(teams: Sequence[Team], recorder: Recorder) -> dict[str, dict[str, str]]:
-    if not recorder.membership:
-        return {"": {"name": "", "desc": "", "ranks": "[]"}}
+    if not recorder.membership:  # of whichever group was made last, and of the world alone its members
+        return {"": {"name": "", "desc": "", "ranks": str(list(teams[0].ranks)) if len(teams) == 1 else "[]"}}
     return {team.name: {"name": team.name, "desc": team.description, "ranks": str(list(team.ranks))} for team in teams}
 
 

@@ -8,6 +8,7 @@ from random import Random
 from collector.align.expected import Expected
 from shared.formats.recorder.dump import parse_dump
 from shared.wire.snapshot import NodeSnapshot
+from shared.wire.trace import Trace
 from tests.build.jobs.dumps import bare_rank, dumped_twice
 from tests.build.simulation.dumpfile import as_json, dump_of, pickled
 from tests.build.simulation.engine import run
@@ -82,8 +83,12 @@ def draw(
     faults: Sequence[str] = tuple(FAULTS),
     semantics: Semantics | None = None,
     readable: bool = False,
+    thinned: bool = False,
 ) -> Scenario:
-    """Draw a hung job with one of `faults`. `readable`: such dumps as torchfrtrace takes, NCCL's and of one version."""
+    """Draw a hung job with one of `faults`. `readable`: such dumps as torchfrtrace takes, NCCL's and of one version.
+
+    `thinned`: several dumps are lost, whoever's they are, and the others often do not tell who is in which group.
+    """
     random = Random(seed)
     fault = random.choice(list(faults))
     for _ in range(_TRIES):
@@ -100,6 +105,10 @@ def draw(
             continue
         given = _given(injected, layout, random, fault)
         recorders = draw_recorders(random, layout, meant, readable=readable)
+        if thinned:
+            given -= {*random.sample(layout.world.ranks, random.randrange(min(4, layout.world.size - 1)))}
+            told = random.random() < 0.4
+            recorders = {r: replace(one, membership=one.membership and told) for r, one in recorders.items()}
         return Scenario(seed, style, layout, injected, ran, recorders, given, random.random() < 0.5)
     raise AssertionError(f"seed {seed}: no job has a place for {fault!r} within {_TRIES} tries")
 
@@ -113,11 +122,33 @@ class Healthy:
     run: Run
     recorders: dict[int, Recorder]
 
+    def dumps(self, *moments: tuple[int, int]) -> list[NodeSnapshot]:
+        """Bare dumps of all ranks, once for each pair: of what moment they tell, and by its clock when written."""
+        return [
+            NodeSnapshot(
+                live=False,
+                ranks=tuple(
+                    bare_rank(rank, self._trace(rank, at_ns), written_ns + self.recorders[rank].clock_ns)
+                    for at_ns, written_ns in moments
+                ),
+            )
+            for rank in self.layout.world.ranks
+        ]
 
-def draw_healthy(seed: int, *, slow_rank: int | None = None, load_seconds: float | None = None) -> Healthy:
+    def _trace(self, rank: int, at_ns: int) -> Trace:
+        return parse_dump(as_json(dump_of(self.run, self.layout, rank, self.recorders[rank], at_ns=at_ns)))
+
+
+def draw_healthy(
+    seed: int,
+    *,
+    slow_rank: int | None = None,
+    load_seconds: float | None = None,
+    semantics: Semantics | None = None,
+) -> Healthy:
     """Draw a job that ends well. `slow_rank` (modulo the ranks) takes four times as long for its own work."""
     random = Random(seed)
-    semantics = random.choice(list(Semantics))
+    semantics = semantics or random.choice(list(Semantics))
     style = replace(draw_style(random, semantics), load_seconds=load_seconds or random.uniform(0.05, 4.0))
     if slow_rank is not None:
         style = replace(style, synchronises_each=1, steps=7)

@@ -13,7 +13,7 @@ The rules, by what records can show:
   order. What two ranks disagree about is a tie; there all of the cycle may be told.
 - *Point-to-point.* A send that was left out and a receive too many look the same: the cycle may be told as a whole.
 - *Unrecorded.* Gloo records no point-to-point operations. A rank that waits in one looks like one that has stayed
-  away: it may be told besides, and nothing decides between the two.
+  away: nothing decides between the two, and it is an innocent all the same.
 - *Together.* What everybody has issued blames nobody, but for a kernel that alone has not started, if starts are seen.
 
 A rank whose dump is missing need be named where it is the only one of a job whose size is known, and others wait for
@@ -88,7 +88,6 @@ def truth_of(injected: Injected, seen: Evidence) -> Truth:
         truth,
         decidable=truth.decidable and not hidden,
         why=f"{truth.why}; ranks {sorted(hidden)} wait unrecorded" if hidden else truth.why,
-        allowed=truth.allowed | hidden,
         silent=frozenset(seen.layout.world.ranks) - seen.given,
     )
 
@@ -105,7 +104,8 @@ def _absent(injected: Injected, seen: Evidence) -> Truth:
     why = "waited for, and known not to have come" if known else "its progress in the group waited for is overwritten"
     if victims:
         why = f"ranks {victims} have operations in flight, so they look like victims"
-    return Truth(injected.culprits, _NOT_JOINED, known and not victims, why)
+    alone = not seen.gloo or len(seen.layout.teams) == 1  # in another group it may wait unrecorded
+    return Truth(injected.culprits, _NOT_JOINED, known and alone and not victims, why)
 
 
 def _seen_absent(rank: int, seen: Evidence) -> bool:

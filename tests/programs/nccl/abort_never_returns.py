@@ -8,8 +8,8 @@ import torch.distributed as dist
 
 TRUTH = {
     "kinds": ["rank_not_joined", "startup_incomplete"],
-    "causes": ["user_code", "rendezvous", "hardware", "device_sync", "unknown"],
-    "where": "recover",
+    "causes": ["user_code", "rendezvous", "hardware", "device_sync", "teardown", "unknown"],
+    "where": "restart",
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collector.agents.agent_source import parse_one
-from collector.agents.registrants import parse_registrant, refuse_own_places
+from collector.agents.registration.registrants import parse_registrant, refuse_own_places
 from collector.gather.failures import explain_status
 from collector.gather.fanout import sockets
 from shared.errors import InvalidHostlist, NotPermitted
@@ -43,6 +43,8 @@ METADATA = [
     "http://[fd00:ec2::254]",
     "http://[fd00:ec2::23]",
     "http://100.100.100.200",
+    "http://100.96.0.96",
+    "http://[fd00:a9fe:a9fe::1]",
     "http://[::169.254.169.254]",
     "http://[::ffff:169.254.169.254]",
     "http://[::ffff:0:169.254.169.254]",

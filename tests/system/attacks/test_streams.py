@@ -8,14 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from collector.agents import registered
 from collector.agents.agent_source import parse_one
-from collector.agents.registered import Leases, Registrant
+from collector.agents.registration import registered
+from collector.agents.registration.registered import Leases, Registrant
 from shared.errors import NotPermitted
 from shared.server.connection_limits import Answering
 from tests.build.services.services import Service
 from tests.system.attacks.served import serve
-from tests.unit.collector.agents.test_registered import Clock
+from tests.unit.collector.agents.registration.test_registered import Clock
 
 MOST = 64
 ONE = Answering(MOST).most_of_one

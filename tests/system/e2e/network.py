@@ -1,4 +1,4 @@
-"""A network of hosts: one switch, a cable to each host, and what can go wrong with a cable."""
+"""A network of hosts: one switch, a cable or two to each host, and what can go wrong with a cable."""
 
 import subprocess
 import sys
@@ -13,10 +13,14 @@ _WIRE = Path(__file__).with_name("wire.py")
 
 
 class Network:
-    """Hosts by name, all on one switch, each known to all by its name. To be used in a `with`."""
+    """Hosts by name, all on one switch, each known to all by its name. To be used in a `with`.
 
-    def __init__(self, *names: str, directory: Path) -> None:
+    With `data` each has an interface eth1 in a network of its own, too: that is where its name leads.
+    """
+
+    def __init__(self, *names: str, directory: Path, data: bool = False) -> None:
         self.addresses = {name: f"10.77.3.{number}" for number, name in enumerate(names, start=1)}
+        self.data = {name: f"10.77.4.{number}" for number, name in enumerate(names, start=1)} if data else {}
         self.hosts: dict[str, Host] = {}
         self._directory = directory
         self._stack = ExitStack()
@@ -27,10 +31,13 @@ class Network:
         with self._stack:
             etc = self._write_etc()
             self._switch = self._stack.enter_context(Host("switch", etc=etc))
-            self._switch.ip("link add name lan type bridge", "link set lan up")
+            for lan in ("lan", "lan-eth1"):
+                self._switch.ip(f"link add name {lan} type bridge", f"link set {lan} up")
             for name in self.addresses:
                 self.hosts[name] = self._stack.enter_context(Host(name, etc=etc))
-                self._connect(name)
+                self._connect(name, "eth0", self.addresses[name])
+                if self.data:
+                    self._connect(name, "eth1", self.data[name])
             self._stack = self._stack.pop_all()
         return self
 
@@ -45,23 +52,31 @@ class Network:
         return self._switch
 
     @contextmanager
-    def unplugged(self, name: str) -> Iterator[None]:
+    def unplugged(self, name: str, nic: str = "eth0") -> Iterator[None]:
         """A host whose cable is out."""
-        self.switch.ip(f"link set {_port(name)} down")
+        self.switch.ip(f"link set {_port(name, nic)} down")
         try:
             yield
         finally:
-            self.switch.ip(f"link set {_port(name)} up")
+            self.switch.ip(f"link set {_port(name, nic)} up")
 
     @contextmanager
     def bad_cable(
-        self, name: str, *, loss: float = 0.0, delay_seconds: float = 0.0, largest: int = 65_536, ways: str = "both"
+        self,
+        name: str,
+        nic: str = "eth0",
+        *,
+        loss: float = 0.0,
+        delay_seconds: float = 0.0,
+        largest: int = 65_536,
+        ways: str = "both",
     ) -> Iterator[None]:
         """A host whose cable loses frames, all large ones, or is slow. Its connections stay.
 
         `ways`: in which direction frames are lost, `both`, or `in` for those to the host.
         """
-        near, far, between = f"near-{name}", f"far-{name}", f"bad-{name}"
+        near, far, between = (f"{word}-{name}-{nic[-1]}" for word in ("near", "far", "bad"))
+        port, lan = _port(name, nic), _lan(nic)
         command = self.switch.on_network(sys.executable, "-I", "-S", str(_WIRE))
         with subprocess.Popen(
             (*command, near, far, str(loss), str(delay_seconds), str(largest), ways),
@@ -75,14 +90,14 @@ class Network:
                 self.switch.ip(
                     f"link add name {between} type bridge",
                     f"link set {near} master {between} up",
-                    f"link set {far} master lan up",
+                    f"link set {far} master {lan} up",
                     f"link set {between} up",
-                    f"link set {_port(name)} master {between}",
+                    f"link set {port} master {between}",
                 )
                 yield
                 assert wire.poll() is None, "the bad cable has ended by itself"
             finally:
-                self.switch.ip(f"link set {_port(name)} master lan")
+                self.switch.ip(f"link set {port} master {lan}")
                 wire.kill()
                 wire.wait(END_SECONDS)
                 self.switch.ip(f"link delete {between}")
@@ -91,18 +106,25 @@ class Network:
         """Write who is called what. Nobody asks a name server: there is none, and each question would take seconds."""
         etc = self._directory / "etc"
         etc.mkdir()
-        lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in self.addresses.items())]
+        lines = [
+            "127.0.0.1 localhost",
+            *(f"{address} {name}" for name, address in (self.data or self.addresses).items()),
+        ]
         (etc / "hosts").write_text("".join(f"{line}\n" for line in lines))
         (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\n")
         return etc
 
-    def _connect(self, name: str) -> None:
-        host = self.hosts[name]
+    def _connect(self, name: str, nic: str, address: str) -> None:
+        host, port = self.hosts[name], _port(name, nic)
         self.switch.ip(
-            f"link add {_port(name)} type veth peer name eth0 netns {host.pid}", f"link set {_port(name)} master lan up"
+            f"link add {port} type veth peer name {nic} netns {host.pid}", f"link set {port} master {_lan(nic)} up"
         )
-        host.ip(f"address add {self.addresses[name]}/24 dev eth0", "link set eth0 up")
+        host.ip(f"address add {address}/24 dev {nic}", f"link set {nic} up")
 
 
-def _port(name: str) -> str:
-    return f"port-{name}"
+def _port(name: str, nic: str) -> str:
+    return f"port-{name}" if nic == "eth0" else f"{nic}-{name}"
+
+
+def _lan(nic: str) -> str:
+    return "lan" if nic == "eth0" else f"lan-{nic}"

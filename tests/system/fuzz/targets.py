@@ -41,11 +41,9 @@ from collector.judge.verdict import diagnose
 from collector.looks.next_looks import next_looks
 from collector.show.text.markdown import render_markdown
 from collector.show.text.text import render_text
-from shared.formats.gdb_dumps import is_gdb_text, parse_gdb_dump
 from shared.formats.grouped_stacks import is_grouped, parse_grouped_stacks
 from shared.formats.kernel_lines import read_kernel_frame, read_kernel_line
 from shared.formats.logs.parse import find_events
-from shared.formats.pyspy_processes import cut_out_of_log
 from shared.formats.ras.parse import parse_ras
 from shared.formats.recorder.dump import parse_dump, rank_of_file_name
 from shared.formats.recorder.safe_pickle import load_plain
@@ -216,9 +214,8 @@ TARGETS = (
     Target("faulthandler", text_of(parse_faulthandler), (seeds.FAULTHANDLER,)),
     Target("pystack", text_of(parse_pystack_text), (seeds.PYSTACK,)),
     Target("gdb", text_of(parse_gdb_text), (seeds.GDB,)),
-    Target("gdb_kept", text_of(lambda text: (is_gdb_text(text), parse_gdb_dump(text))), (seeds.GDB,)),
+    Target("stack_parts", text_of(parts_of), (seeds.GDB, seeds.PYSPY_TEXT)),
     Target("grouped_stacks", text_of(lambda text: (is_grouped(text), parse_grouped_stacks(text))), (seeds.GROUPED,)),
-    Target("stacks_in_log", text_of(cut_out_of_log), (seeds.PYSPY_TEXT,)),
     Target("strace", text_of(lambda text: parse_strace(text.splitlines(), pid=7, seconds=1.0)), (seeds.STRACE,)),
     Target("core", _core, (seeds.CORE,)),
     Target("recorder_in_memory", _recorder_in_memory, (seeds.RECORDER_IN_MEMORY,)),

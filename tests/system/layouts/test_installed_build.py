@@ -1,4 +1,4 @@
-"""The row of the PyTorch that is installed here: made again from its headers, and read back from ranks that hang."""
+"""The row of the PyTorch that is installed here: made again from its headers."""
 
 import importlib.util
 from pathlib import Path
@@ -7,10 +7,9 @@ import pytest
 
 from deploy.layouts.build import read
 from deploy.layouts.table import Found, Layout, layout_of, read_table
-from deploy.layouts.verify.check import check
 from deploy.layouts.wheels import Installed
 
-pytestmark = [pytest.mark.slow, pytest.mark.live, pytest.mark.needs("g++")]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("g++")]
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +48,3 @@ def test_symbols_are_known(found: Found) -> None:
     """Those that the agent looks for are in the library."""
     assert {kind for kind, _ in found.symbols} == {"recorder", "gloo"}
     assert all(name in read_table()["symbols"][kind] for kind, name in found.symbols)
-
-
-@pytest.mark.ptrace
-def test_memory_holds_what_the_table_says(installed: Installed, row: Layout) -> None:
-    """Both ranks: what their memory holds where the table says is what PyTorch's own dump says."""
-    compared = check(installed, row["structures"])
-    assert compared == {"entries in libtorch_cpu.so": 4, "gloo groups": 2}

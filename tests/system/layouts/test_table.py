@@ -17,7 +17,6 @@ def found(
         "python": "3.11",
         "build_ids": {},
         "layout": "",
-        "read_back": {},
     }
     return Found(version, new_strings, structures, [("recorder", "_Z")], build)
 

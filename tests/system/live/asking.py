@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,17 +35,21 @@ def unhang(*arguments: str) -> tuple[str, ...]:
 
 
 def diagnose(
-    job: str, *arguments: str, directory: Path, patience: float | None = 0.0, beside: int | None = None
+    *arguments: str,
+    directory: Path,
+    patience: float | None = 0.0,
+    beside: int | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Reply:
-    """Ask about `job` and return the reply; raises `NoAnswer` when there is none. `patience` None: as by default.
+    """Ask and return the reply; raises `NoAnswer` when there is none. `patience` None: as by default.
 
-    `beside`: a process in whose namespaces the question is asked.
+    `beside`: a process in whose namespaces the question is asked. `environment`: with which variables; None: with ours.
     """
     if patience is not None:
         arguments = (*arguments, "--patience", f"{patience:g}")
     done = run(
-        ("diagnose", job, "--json", *arguments),
-        environment={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        ("diagnose", "--json", *arguments),
+        environment={name: value for name, value in (environment or os.environ).items() if name != "PYTHONPATH"},
         directory=directory,
         seconds=ANSWER_SECONDS,
         beside=beside,
@@ -54,6 +59,6 @@ def diagnose(
     return Reply(done.status, json.loads(done.out))
 
 
-def diagnosed(job: Job, *, patience: float | None = 0.0) -> Reply:
+def diagnosed(job: Job, *, patience: float | None = 0.0, environment: Mapping[str, str] | None = None) -> Reply:
     """Ask about a job where it runs: in its container, if it has one. As `diagnose` in all else."""
-    return diagnose(job.name, directory=job.directory, patience=patience, beside=job.beside)
+    return diagnose(job.name, directory=job.directory, patience=patience, beside=job.beside, environment=environment)

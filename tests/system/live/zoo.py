@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shared.answer.diagnosis import Diagnosis
+from tests.build.jobs.acts import Mark, mark_of
 from tests.system.live.asking import NoAnswer, diagnosed
 from tests.system.live.jobs import Job, JobFailed
-from tests.system.live.truths import Mode, Truth, all_programs, named
+from tests.system.live.truths import Mode, Truth, all_programs, named, read_truth
 
 ENOUGH: dict[Mode, float] = {"probe": 0.95, "memory": 0.95, "bare": 0.80}
 """What share of the answers must be right."""
@@ -54,7 +56,12 @@ def try_program(program: str, mode: Mode) -> Outcome:
                 reply = diagnosed(job, patience=None)
         except (JobFailed, NoAnswer) as error:
             return Outcome(program, mode, time.monotonic() - started, nothing, (" ".join(str(error).split())[:300],))
+    truth, answer = read_truth(program), Diagnosis.model_validate(reply.answer)
+    mark = mark_of(answer, truth.get("kinds", ()), truth.get("causes", ()))
     wrong = Truth.of(program, mode).disagreements(reply.answer, reply.status)
+    if mark in (Mark.WRONG, Mark.EXCLUDES):
+        assert answer.action is not None
+        wrong = [*wrong, f"{mark} act {answer.action.do}"]
     return Outcome(program, mode, time.monotonic() - started, reply.answer, tuple(wrong))
 
 

@@ -6,9 +6,7 @@ Run by `make preflight`.
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,33 +15,14 @@ from shared.answer.preflight import NodeState, PreflightReport, Soundness
 from tests.system.e2e.network import Network
 from tests.system.live.asking import unhang
 from tests.system.preflight.nodes import TOKEN, names, network_of
+from tests.system.slurm.cluster import Slurm
+from tests.system.slurm.sshd import serve_ssh
 
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.timeout(600)]
 
 HOSTS = names(3)
 END_SECONDS = 300.0
-START_SECONDS = 60.0
 PREFLIGHT = unhang("preflight", "--json", "--python", sys.executable, "--wait", "120", "--slow", "1000")
-
-SLURM = """ClusterName=preflight
-SlurmctldHost=n00
-SlurmUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool.%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.%n.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-ReturnToService=2
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-NodeName=n[00-02] CPUs=1 RealMemory=1000 State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-"""
 
 
 @pytest.fixture
@@ -71,26 +50,6 @@ def report_of(network: Network, *command: str, **variables: str) -> tuple[Prefli
     assert done.stdout.count('"schema_version"') == 1, done.stdout + done.stderr
     text = done.stdout[done.stdout.index("{") : done.stdout.rindex("}") + 1]  # on a terminal, as of mpirun, indented
     return PreflightReport.model_validate_json(text), done.returncode
-
-
-def serve_ssh(network: Network, tmp_path: Path) -> tuple[str, ...]:
-    """Start sshd on all hosts; return what ssh needs to come in, as its -o takes it."""
-    for kind in ("host", "user"):
-        subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / kind)), check=True)
-    (tmp_path / "authorized").write_text((tmp_path / "user.pub").read_text())
-    config = tmp_path / "sshd_config"
-    config.write_text(
-        f"HostKey {tmp_path}/host\nAuthorizedKeysFile {tmp_path}/authorized\nStrictModes no\nUsePAM no\n"
-        "PidFile none\nPermitRootLogin yes\n"
-    )
-    Path("/run/sshd").mkdir(exist_ok=True)
-    for name in HOSTS:
-        network.hosts[name].start(
-            ("/usr/sbin/sshd", "-D", "-e", "-f", str(config)),
-            output=tmp_path / f"{name}.log",
-            environment=environment(),
-        )
-    return (f"IdentityFile={tmp_path}/user", "StrictHostKeyChecking=no", f"UserKnownHostsFile={tmp_path}/known")
 
 
 @pytest.mark.needs("mpirun")
@@ -140,55 +99,15 @@ def test_an_indexed_kubernetes_job(network: Network, tmp_path: Path) -> None:
     assert (report.verdict, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, HOSTS)
 
 
-@pytest.mark.needs("sshd")
-def test_over_a_real_sshd(network: Network, tmp_path: Path) -> None:
-    """One on each host; nothing there listens for a coordinator, and the nodes are called as they were asked for."""
-    program = tmp_path / "unhang"
-    program.write_text(f'#!/bin/sh\nexec {" ".join(repr(word) for word in unhang())} "$@"\n')
-    program.chmod(0o700)
-    over = [word for option in serve_ssh(network, tmp_path) for word in ("--ssh-option", option)]
-    asked = ("--ssh", "--hosts", "n[00-02]", *over, "--remote-command", str(program))
-    report, status = report_of(network, *PREFLIGHT, *asked)
-    assert (report.verdict, status, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, 0, HOSTS)
-
-
 @pytest.mark.needs("slurmd")
-@pytest.mark.needs("slurmctld")
-@pytest.mark.needs("munged")
 def test_srun(network: Network, tmp_path: Path) -> None:
     """Slurm itself: a slurmd on each host. One task on each node, two on each, and from a batch script."""
-    (tmp_path / "state").mkdir()
-    config, key = tmp_path / "slurm.conf", tmp_path / "munge.key"
-    config.write_text(SLURM.format(folder=tmp_path))
-    key.write_bytes(os.urandom(128))
-    key.chmod(0o600)
-    files = {"-S": "munge.socket", "--key-file": "munge.key", "--pid-file": "munge.pid", "--log-file": "munge.log"}
-    seed = ("--seed-file", str(tmp_path / "munge.seed"))
-    options = [word for option, file in files.items() for word in (option, str(tmp_path / file))]
-    variables = environment(SLURM_CONF=str(config))
-    with ExitStack() as stack:
-        munge = stack.enter_context(
-            subprocess.Popen(("munged", "-F", "-f", *options, *seed), stderr=subprocess.DEVNULL)
-        )
-        stack.callback(munge.terminate)
-        network.hosts["n00"].start(("slurmctld", "-D"), output=tmp_path / "ctld.log", environment=variables)
-        for name in HOSTS:
-            service = ("slurmd", "-D", "-N", name)
-            network.hosts[name].start(service, output=tmp_path / f"{name}.log", environment=variables)
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until and _idle(network, variables) < len(HOSTS):
-            time.sleep(0.5)
+    with Slurm(network, tmp_path, environment=environment()) as slurm:
         for start in (("srun", "-N3", "--ntasks-per-node=1"), ("srun", "-N3", "-n6", "--overcommit")):
-            report, status = report_of(network, *start, *PREFLIGHT, SLURM_CONF=str(config))
+            report, status = report_of(network, *start, *PREFLIGHT, SLURM_CONF=slurm.environment["SLURM_CONF"])
             assert (report.verdict, status, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, 0, HOSTS)
-        script, out = tmp_path / "batch", tmp_path / "preflight"
+        out = tmp_path / "preflight"
         words = " ".join(f"'{word}'" if '"' in word else f'"{word}"' for word in (*PREFLIGHT, "--out", str(out)))
-        script.write_text(f"#!/bin/sh\nsrun --ntasks-per-node=1 {words}\n")
-        batch = network.hosts["n00"].inside("sbatch", "-W", "-N3", "-o", str(tmp_path / "said"), str(script))
-        assert subprocess.run(batch, env=variables, timeout=END_SECONDS).returncode == 0
+        done = slurm.run("sbatch", "-W", "-N3", "-o", "/dev/null", f"--wrap=srun --ntasks-per-node=1 {words}")
+        assert done.returncode == 0, done.stderr
         assert (out / "good_nodes").read_text().split() == list(HOSTS)
-
-
-def _idle(network: Network, variables: dict[str, str]) -> int:
-    command = network.hosts["n00"].inside("sinfo", "-h", "-N", "-t", "idle", "-o", "%N")
-    return len(subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60).stdout.split())

@@ -170,7 +170,11 @@ def _mark(reader: EntryReader, entry: FoundEntry) -> GroupMark:
 
 
 def _merged(newest: dict[int, GroupMark], statuses: dict[int, Status]) -> list[GroupMark]:
-    return [_with_status(mark, statuses.get(pg_id, _UNSEEN)) for pg_id, mark in sorted(newest.items())]
+    """Put them together by number. Of groups with one name all but the last have been made again since."""
+    living: dict[Name, int] = {}
+    for pg_id, mark in sorted(newest.items(), key=lambda each: each[1].issued_ns):
+        living[mark.name, mark.description] = pg_id
+    return [_with_status(newest[pg_id], statuses.get(pg_id, _UNSEEN)) for pg_id in sorted(living.values())]
 
 
 def _with_status(mark: GroupMark, status: Status) -> GroupMark:

@@ -4,7 +4,7 @@ import sys
 
 import pytorch_lightning as lightning
 import torch
-from quota import reach_last_step
+from quota import ON_NCCL, reach_last_step
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -27,9 +27,10 @@ class Model(lightning.LightningModule):
 
 
 def main() -> None:
-    """Train on two CPUs, by the strategy that the command line names."""
+    """Train on two devices, by the strategy that the command line names."""
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy=sys.argv[1], max_epochs=1, **quiet)
+    accelerator = "cuda" if ON_NCCL else "cpu"
+    trainer = lightning.Trainer(accelerator=accelerator, devices=2, strategy=sys.argv[1], max_epochs=1, **quiet)
     trainer.fit(Model(), DataLoader(TensorDataset(torch.ones(64, 4)), batch_size=4))
 
 

@@ -28,7 +28,12 @@ def test_list_shows_what_a_site_adds() -> None:
     assert plain["built_in"]["lines"] > 100
     done = json.loads(unhang("--rules", str(RULES), "rules", "list", "--json").stdout)
     assert done["built_in"] == plain["built_in"]
-    assert [each["id"] for each in done["site"]] == ["acme-fabric-reset", "acme-lease", "acme-token"]
+    assert [each["id"] for each in done["site"]] == [
+        "acme-fabric-reset",
+        "acme-lease",
+        "acme-token",
+        "acme-lease-short",
+    ]
     assert "acme-lease" in unhang("rules", "list", UNHANG_RULES=str(RULES)).stdout
 
 
@@ -76,5 +81,22 @@ def test_a_row_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "acme.toml").write_text(text.replace("acme/lease.py:41", "acme/lease.py:x"), encoding="utf-8")
     done = unhang("rules", "test", str(tmp_path))
     assert done.returncode == 1
-    assert "2 rules can be used" in done.stdout
+    assert "3 rules can be used" in done.stdout
     assert "[[frames]] acme-lease: does not match" in done.stdout
+
+
+def test_check_of_a_site_is_made(tmp_path: Path) -> None:
+    """Of a variable that nothing of ours looks at, in a process that says it is a rank."""
+    job = f"checked-{os.getpid()}"
+    given = {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": job, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    program = (sys.executable, "-c", "import time; print(flush=True); time.sleep(600)")
+    for seconds, found in (("30", True), ("600", False)):
+        environment = {**os.environ, **given, "ACME_LEASE_SECONDS": seconds}
+        with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE) as rank:
+            assert rank.stdout is not None and rank.stdout.readline()
+            checks = json.loads(unhang("--rules", str(RULES), "check", job, "--json").stdout)["checks"]
+            rank.kill()
+        seen = {(each["id"], each["rule"]): each["seen"] for each in checks}
+        assert (("site_rule", "acme-lease-short") in seen) == found
+        if found:
+            assert seen["site_rule", "acme-lease-short"].startswith("ACME_LEASE_SECONDS is 30 for rank 0 on ")

@@ -1,18 +1,15 @@
 """A real job on what looks like two nodes, judged without a service: over ssh, and by looks that srun's tasks wrote."""
 
 import json
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.build.processes import launchers
 from tests.build.processes.commands import unhang
 from tests.build.processes.sshd import cluster
 from tests.system.live.jobs import Job
 from tests.system.live.truths import Truth
-from tests.unit.cli.sources.test_written_rounds import documented, folder_with_unhang
 
 pytestmark = [pytest.mark.live, pytest.mark.ptrace, pytest.mark.slow]
 
@@ -43,13 +40,3 @@ def test_over_ssh(job: Job, tmp_path: Path) -> None:
     # Where it took long enough, the native look has shown already that all stand still.
     told = [line.split(" (")[0] for line in done.err.splitlines() if not line.startswith("waiting ")]
     assert told in ([*ROUNDS[:2], ROUNDS[3]], ROUNDS)
-
-
-def test_written_by_the_tasks_of_srun(job: Job, tmp_path: Path) -> None:
-    """The guide's own command, for this job alone: other tests' ranks run on this machine as well."""
-    programs = folder_with_unhang(tmp_path)
-    line = f"{documented('srun', tmp_path / 'looks')} --job {shlex.quote(job.name)}"
-    done = launchers.run(line, programs, launchers.srun(programs, NODES))
-    assert (done.returncode, done.stderr) == (0, "")
-    judged = unhang("diagnose", job.name, "--from", str(tmp_path / "looks"), "--json")
-    assert_right(judged.out, judged.status)

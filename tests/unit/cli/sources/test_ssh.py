@@ -12,9 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import unhang as commands
-from cli.sources.slurm import hosts_of_slurm_job
 from shared.answer.diagnosis import Diagnosis
-from shared.errors import UnhangError
 from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, started, unhang
 from tests.build.processes.sshd import Cluster, cluster
 
@@ -251,35 +249,3 @@ def test_names_that_are_no_hosts(hosts: str) -> None:
     done = CliRunner().invoke(commands, ["diagnose", "--ssh", f"--hosts={hosts}"])
     assert done.exit_code == 1
     assert "node[01-16]" in done.output
-
-
-def test_hosts_of_a_slurm_job(nodes: Cluster, tmp_path: Path) -> None:
-    """squeue names them in its own notation."""
-    (tmp_path / "squeue").write_text('#!/bin/sh\n[ "$2" = --jobs=4242 ] && echo "node[01-02]"\n')
-    (tmp_path / "squeue").chmod(0o755)
-    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = unhang("diagnose", *nodes.options, "--slurm", "4242", "--json", "-v", "--looks", "1", env=env)
-    assert Diagnosis.model_validate_json(done.out).coverage.seen == 2
-    assert done.err.splitlines() == ["look 1 (0 of 2 nodes)", "judging"]
-
-
-@pytest.mark.parametrize(
-    ("script", "job_id", "complaint"),
-    [
-        ("exit 1", "4242", "knows no job 4242"),
-        ("exit 0", "4242", "is not running"),
-        ("exit 0", "42;reboot", "not a Slurm job"),
-        ("exit 0", "--all", "not a Slurm job"),
-        (None, "4242", "squeue is not installed here"),
-    ],
-)
-def test_slurm_has_no_such_job(
-    script: str | None, job_id: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Or there is no Slurm."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    if script is not None:
-        (tmp_path / "squeue").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "squeue").chmod(0o755)
-    with pytest.raises(UnhangError, match=complaint):
-        hosts_of_slurm_job(job_id)

@@ -74,14 +74,6 @@ def assert_all_nodes_are_judged(looks: Path) -> None:
     assert not [gap for gap in gaps if "was not searched for process groups" not in gap.missing.detail]  # other tests'
 
 
-def test_srun(tmp_path: Path) -> None:
-    """Each task is a process of its own, with the variables of its task; none takes itself for a rank."""
-    programs = folder_with_unhang(tmp_path, executed=("node02",))
-    done = launchers.run(documented("srun", tmp_path / "looks"), programs, launchers.srun(programs, RANKS))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert_all_nodes_are_judged(tmp_path / "looks")
-
-
 def test_pdsh(nodes: Cluster, tmp_path: Path) -> None:
     """The real one, over real ssh."""
     programs = folder_with_unhang(tmp_path)
@@ -96,13 +88,3 @@ def test_clush(nodes: Cluster, tmp_path: Path) -> None:
     done = launchers.run(documented("clush", tmp_path / "looks"), programs, launchers.clush(nodes, programs))
     assert (done.returncode, done.stderr) == (0, "")
     assert_all_nodes_are_judged(tmp_path / "looks")
-
-
-def test_node_that_fails_is_told_by_srun_and_costs_itself_alone(tmp_path: Path) -> None:
-    """Without --allow-empty a node without ranks ends with 1; the others' looks are there."""
-    programs = folder_with_unhang(tmp_path)
-    line = documented("srun", tmp_path / "looks").replace("--allow-empty", "--looks 1")
-    done = launchers.run(line, programs, launchers.srun(programs, RANKS))
-    assert done.returncode == 1
-    assert "no ranks were found" in done.stderr
-    assert sorted(path.name[:6] for path in (tmp_path / "looks").iterdir()) == ["node01", "node02", "node02"]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from collector.agents.agent_source import parse_one
-from collector.agents.registered import Leases
-from collector.agents.registered_store import LeaseSharing
+from collector.agents.registration.registered import Leases
+from collector.agents.registration.registered_store import LeaseSharing
 from collector.keep.registrations import RegisteredAgent, Renewal
 from tests.unit.collector.conftest import Opener
 

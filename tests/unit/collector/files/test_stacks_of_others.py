@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from collector.files.diagnose_files import diagnose_directory
-from collector.files.sniff import FileKind, kind_of
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Kind, Verdict
+from shared.formats.stack_parts import Tool, parts_of
 
 IN_NCCL = """(gdb) thread apply all bt
 
@@ -73,9 +73,13 @@ def judged(folder: Path, files: dict[str, str]) -> Diagnosis:
 
 
 class TestGdb:
-    @pytest.mark.parametrize("text", [IN_NCCL, LOADS, READS, f"GNU gdb (GDB) 14.2\n(gdb) bt\n{READS}"])
+    @pytest.mark.parametrize(
+        "text",
+        [IN_NCCL.format(0), LOADS, READS, f"(gdb) bt\n{READS}", "".join(f"> {line}\n" for line in READS.splitlines())],
+    )
     def test_is_recognised(self, text: str) -> None:
-        assert kind_of(text.encode()) is FileKind.GDB
+        parts, _ = parts_of(text)
+        assert [part.tool for part in parts] == [Tool.GDB]
 
     @pytest.mark.parametrize(
         "text",
@@ -85,7 +89,7 @@ class TestGdb:
         ],
     )
     def test_a_log_is_not(self, text: str) -> None:
-        assert kind_of(text.encode()) is FileKind.LOG
+        assert parts_of(text)[0] == []
 
     def test_the_rank_that_stands_elsewhere_is_named(self, tmp_path: Path) -> None:
         files = {f"rank_{rank}.txt": IN_NCCL.format(rank) for rank in (0, 1, 2)}

@@ -94,6 +94,17 @@ def test_choosing() -> None:
     assert "a, b" in caught.value.advice
 
 
+def test_a_job_by_its_number() -> None:
+    """As Slurm shows it: with and without its user; nothing else that ends so, and not where a job has that name."""
+    of_slurm = [node("n1", rank(0, job="slurm-71"), rank(1, job="x-72")), node("n2", rank(0, job="73"))]
+    of_slurm.append(node("n3", rank(0, job="slurm-73")))
+    for asked, found in (("71", "slurm-71"), ("slurm-71", "slurm-71"), ("73", "73"), ("slurm-73", "slurm-73")):
+        assert choose_job(asked, of_slurm, some_silent=False) == found
+    for asked in ("72", "7", "slurm-72"):
+        with pytest.raises(NotFound):
+            choose_job(asked, of_slurm, some_silent=False)
+
+
 def test_node_that_was_too_busy_to_list_its_processes_is_named() -> None:
     """That nobody was found there says nothing of who is there."""
     late = Missing(source="ranks", reason=Reason.TIMED_OUT, detail="listing the processes takes too long")

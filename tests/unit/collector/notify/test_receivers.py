@@ -52,7 +52,7 @@ def test_file_is_read_with_paths_beside_it(tmp_path: Path) -> None:
         ("[receivers.x", "is not TOML"),
         ("other = 1", "'other' in the notify file"),
         ('[receivers.Pager]\ntype = "webhook"\nurl = "https://bot.example"\nsecret_file = "secret"', "lower-case"),
-        ('[receivers.x]\ntype = "carrier-pigeon"', "'receivers.x' in the notify file"),
+        ('[receivers.x]\ntype = "carrier-pigeon"', "'receivers.x.type' in the notify file"),
         ('[receivers.x]\ntype = "pagerduty"\nrouting_key = "hush-hush"', "'receivers.x.routing_key"),
         ('[receivers.x]\ntype = "pagerduty"\nrouting_key_file = "nothing"', "cannot be read"),
         ('[receivers.x]\ntype = "pagerduty"\nrouting_key_file = "secret"', "no integration key"),

@@ -33,6 +33,7 @@ def test_rules_of_a_site_are_read() -> None:
         ("lines", "acme-fabric-reset"),
         ("frames", "acme-lease"),
         ("secrets", "acme-token"),
+        ("checks", "acme-lease-short"),
     ]
 
 

@@ -15,6 +15,10 @@ FOUR = {"a": "0", "b": "1", "c": "2", "d": "3"}
 SPINS = {"utilization_percent": 100, "power_watts": 180.0, "usual_power_watts": 650.0, "spins": True}
 COMPUTES = {"utilization_percent": 100, "power_watts": 640.0, "usual_power_watts": 650.0, "spins": False}
 IDLE = {"utilization_percent": 0, "power_watts": 90.0, "usual_power_watts": 650.0, "spins": False}
+AT_180, AT_330, AT_640 = (
+    {"utilization_percent": 100, "power_watts": watts, "power_limit_watts": 700.0} for watts in (180.0, 330.0, 640.0)
+)
+"""Not watched for long enough to know what they usually draw."""
 
 
 def found(*, gpus: Mapping[str, dict[str, object]] | None = None, ports: Mapping[str, Port] | None = None) -> Finding:
@@ -40,7 +44,8 @@ DOWN = port(up=False, state="DOWN (Polling)")
 @pytest.mark.parametrize(
     ("doing", "said"),
     [
-        (SPINS, "all GPUs spin in a kernel, at a fraction of the usual power"),
+        (SPINS, "all GPUs spin in a kernel, at a fraction of the power that computing takes"),
+        (AT_180, "all GPUs spin in a kernel, at a fraction of the power that computing takes"),
         (IDLE, "all GPUs have nothing to do: the operation was never launched on the devices"),
         (SPINS | {"nvlink_moves": True}, "data still moves over the NVLinks of ranks 0-3"),
     ],
@@ -60,10 +65,18 @@ def test_ports_that_still_carry_data() -> None:
     assert not any("moves" in remark for remark in other.remarks)
 
 
-@pytest.mark.parametrize(("doing", "said"), [(IDLE, "has nothing to do"), (COMPUTES, "still computes")])
-def test_the_one_gpu_that_does_not_spin(doing: dict[str, object], said: str) -> None:
+@pytest.mark.parametrize(
+    ("others", "doing", "said"),
+    [
+        (SPINS, IDLE, "has nothing to do"),
+        (SPINS, COMPUTES, "still computes"),
+        (AT_180, IDLE, "has nothing to do"),
+        (AT_180, AT_640, "still computes"),
+    ],
+)
+def test_the_one_gpu_that_does_not_spin(others: dict[str, object], doing: dict[str, object], said: str) -> None:
     """What the others wait for is there: suspected, and no rank is accused."""
-    finding = found(gpus=dict.fromkeys(FOUR, SPINS) | {"c": doing})
+    finding = found(gpus=dict.fromkeys(FOUR, others) | {"c": doing})
     assert f"suspected: GPU 0 of c, on which rank 2 runs, {said} while those of all others spin" in finding.summary
     (evidence,) = (each for each in finding.evidence if isinstance(each, GpuEvidence))
     assert (evidence.host, evidence.ranks) == ("c", "2")
@@ -77,6 +90,8 @@ def test_the_one_gpu_that_does_not_spin(doing: dict[str, object], said: str) -> 
         {"a": SPINS, "b": SPINS, "d": SPINS},
         {"a": SPINS, "b": SPINS, "c": {"utilization_percent": 40}, "d": SPINS},
         {"a": COMPUTES, "b": COMPUTES, "c": IDLE, "d": COMPUTES},
+        {"a": AT_180, "b": AT_180, "c": AT_330, "d": AT_180},
+        {"a": AT_330, "b": AT_330, "c": IDLE, "d": AT_330},
     ],
 )
 def test_gpus_of_which_none_is_odd(gpus: Mapping[str, dict[str, object]]) -> None:

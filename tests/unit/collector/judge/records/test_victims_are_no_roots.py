@@ -12,9 +12,8 @@ from shared.formats.recorder.dump import parse_dump
 from shared.wire.snapshot import NodeSnapshot
 from tests.build.jobs.dumps import bare_rank
 from tests.build.jobs.judged import judged
-from tests.build.jobs.simulated import WORLD, Collective, Job, Recv, Send, Stay, Step
+from tests.build.jobs.simulated import PIPELINES, WORLD, Collective, Job, Recv, Send, Stay, Step, a_send_too_many
 
-PIPELINES = {"pp0": (0, 2), "pp1": (1, 3)}
 REDUCE = Collective(WORLD)
 
 
@@ -57,10 +56,7 @@ def test_a_receive_that_was_left_out_is_no_other_order() -> None:
 
 
 def test_who_posts_one_send_too_many_is_not_what_its_peer_is_accused_of() -> None:
-    lane: list[Step] = [Send(2, "pp0"), REDUCE]
-    steps = {0: lane * 3 + [Send(2, "pp0")], 2: [Recv(0, "pp0"), REDUCE] * 3}
-    others: dict[int, list[Step]] = {1: [Send(3, "pp1"), REDUCE] * 3, 3: [Recv(1, "pp1"), REDUCE] * 3}
-    answer = judged(Job(steps | others, PIPELINES).dumps())
+    answer = judged(a_send_too_many().dumps())
     assert 2 not in named(answer)
     assert "one of them posted one too many, or the other one too few" in answer.headline
 

@@ -16,11 +16,14 @@ ASKS = (Frame("ask", "/home/ada/console.py", 4), IDLE[1])
 """A child that has nothing to do with the DataLoader."""
 
 
-def commands(*states: str, frames: tuple[Frame, ...] = IDLE) -> list[str]:
+FREEZER = "/sys/fs/cgroup/workers/cgroup.freeze"
+
+
+def commands(*states: str, frames: tuple[Frame, ...] = IDLE, frozen_by: str | None = None) -> list[str]:
     """What is advised about rank 1, which waits for its DataLoader and has children in these states."""
     children = tuple(
         Child(
-            process=Process(pid=pid, name="worker", state=state),  # type: ignore[arg-type]
+            process=Process(pid=pid, name="worker", state=state, frozen_by=frozen_by),  # type: ignore[arg-type]
             stacks=Stacks(pid=pid, frames=frames, threads=(Thread(tid=pid, name="MainThread", frames=(0, 1)),)),
         )
         for pid, state in enumerate(states, start=71)
@@ -35,6 +38,10 @@ def test_stopped_workers_are_to_be_resumed() -> None:
     """All of them, first of all; where none was stopped nothing is."""
     assert commands("S", "T", "T")[0] == "kill -CONT 72 73"
     assert not any("kill" in command for command in commands("S", "S"))
+
+
+def test_frozen_workers_are_to_be_thawed() -> None:
+    assert commands("S", "S", frozen_by=FREEZER)[0] == f"echo 0 > {FREEZER}"
 
 
 def test_stopped_child_that_loads_nothing_is_left_alone() -> None:

@@ -120,27 +120,19 @@ def _writing(bytes_: int, fd: int = 9) -> list[NodeSnapshot]:
     return _between(looks_at(ASLEEP), {"fds": fds[0]}, {"fds": fds[1]})
 
 
-def _receiving(bytes_: int, *, remote: str = PEER, to_store: bool = False, reads: bool = True) -> list[NodeSnapshot]:
+def _receiving(
+    bytes_: int, *, remote: str = PEER, to_store: bool = False, reads: bool = True, anew: bool = False
+) -> list[NodeSnapshot]:
+    """`anew`: over another connection in the second look."""
     looks = looks_at(Seen(frames=(USER, Frame("readinto", "/usr/lib/python3.11/socket.py", 706))))
     call = Syscall(name="recvfrom", fd=8 if reads else 30, target="socket:[5]")
+    sockets = [
+        Socket(fd=8, kind="tcp", local=local, remote=remote, received_bytes=received, to_store=to_store)
+        for local, received in (("10.0.0.1:5", 0), ("10.0.0.1:6" if anew else "10.0.0.1:5", bytes_))
+    ]
     both = [
-        {
-            "process": _process(looks, at, syscall=call),
-            "fds": Fds(
-                total=3,
-                sockets=(
-                    Socket(
-                        fd=8,
-                        kind="tcp",
-                        local="10.0.0.1:5",
-                        remote=remote,
-                        received_bytes=bytes_ * at,
-                        to_store=to_store,
-                    ),
-                ),
-            ),
-        }
-        for at in (0, 1)
+        {"process": _process(looks, at, syscall=call), "fds": Fds(total=3, sockets=(socket,))}
+        for at, socket in enumerate(sockets)
     ]
     return _between(looks, both[0], both[1])
 
@@ -156,6 +148,9 @@ def _receiving(bytes_: int, *, remote: str = PEER, to_store: bool = False, reads
             _writing(24_000_000), WorkMeans.FILE, "writes /data/shard.bin at 8.0 MB/s", id="a file that grows"
         ),
         pytest.param(_receiving(9_000), WorkMeans.CONNECTION, f"receives 3.0 kB/s from {PEER}", id="a slow download"),
+        pytest.param(
+            _receiving(0, anew=True), WorkMeans.CONNECTION, f"asks {PEER} again", id="one answer after another"
+        ),
     ],
 )
 def test_work_is_named(looks: list[NodeSnapshot], means: WorkMeans, told: str) -> None:
@@ -174,6 +169,7 @@ def test_work_is_named(looks: list[NodeSnapshot], means: WorkMeans, told: str) -
         pytest.param(_writing(24_000_000, fd=1), id="its own log"),
         pytest.param(_receiving(0), id="a peer that sends nothing"),
         pytest.param(_receiving(9_000, to_store=True), id="the store"),
+        pytest.param(_receiving(0, to_store=True, anew=True), id="the store, asked again"),
         pytest.param(_receiving(3_000, reads=False), id="a keep-alive on another connection"),
     ],
 )
@@ -357,3 +353,10 @@ def test_who_is_beside_a_rank_is_waited_for_while_it_works(
 ) -> None:
     """`mp.spawn` has started the rank and those that have not come yet."""
     assert starting(70.0, "beside", others, world_size).headline.startswith(headline)
+
+
+@pytest.mark.parametrize(("wakes", "verdict"), [(20.0, Verdict.CANNOT_TELL), (0.0, Verdict.HUNG)])
+def test_who_moves_while_it_waits_for_a_peer_has_its_minute_while_it_is_watched(wakes: float, verdict: Verdict) -> None:
+    """It may have had an answer a moment ago, however long the others have waited by then."""
+    seen = Seen(frames=(USER, Frame("readinto", "/usr/lib/python3.11/socket.py", 706)), switches_per_second=wakes)
+    assert judged(looks_at(seen, after=74.0)).verdict is verdict

@@ -22,8 +22,7 @@ from shared.wire.trace import Group, Trace
 from tests.build.jobs.four_ranks import RANKS, looks_without
 from tests.build.jobs.placed import with_rank
 from tests.build.jobs.records import DONE, ISSUED, Row, recorded
-from tests.build.jobs.simulated import RECV, USER, Seen
-from tests.build.jobs.strayed import stray
+from tests.build.jobs.simulated import RECV, USER, Seen, a_send_too_many
 from tests.build.simulation.scenario import draw
 
 Case = tuple[Sequence[NodeSnapshot], Expected]
@@ -127,7 +126,9 @@ NEEDED = {
     "a send left out in one of two pipelines over Gloo": Needed(
         "sibling_sends.fewer_by_count", nothing, a_send_left_out_as_no_other_pipeline_did, (2,)
     ),
-    "a send too many": Needed("one_too_many.undecided_pair", as_it_was, lambda: (stray(98).dumps, Expected()), ()),
+    "a send too many": Needed(
+        "one_too_many.undecided_pair", as_it_was, lambda: (a_send_too_many().dumps(), Expected()), ()
+    ),
     "a group that one does not make": Needed("new_group.went_past", nothing, a_group_that_one_does_not_make, (2,)),
 }
 

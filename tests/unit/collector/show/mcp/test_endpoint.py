@@ -337,24 +337,26 @@ async def test_names_that_give_orders_stand_where_they_are_marked(tmp_path: Path
         ("get_diagnosis", {"id": "nothing"}, "no diagnosis"),
         ("get_diagnosis", {"id": "../../healthz"}, ""),
         ("get_incident", {"id": "nothing"}, "no incident"),
-        ("list_incidents", {"state": "open"}, "'state' cannot be 'open'"),
+        ("list_incidents", {"state": "open"}, "the argument 'state' cannot be 'open'"),
+        ("diagnose_job", {}, "the argument 'job' is missing"),
         ("show_logs", {"job": JOB, "ranks": "3-1"}, "3-1"),
-        ("show_logs", {"job": JOB, "lines": 0}, "'lines' cannot be '0'"),
-        ("list_jobs", {"jobs": 1}, "'jobs' cannot be '1'"),
+        ("show_logs", {"job": JOB, "lines": 0}, "the argument 'lines' cannot be '0'"),
+        ("list_jobs", {"jobs": 1}, "there is no argument 'jobs'"),
         ("list_jobs", {"cursor": "from.!"}, "is not a cursor"),
         ("list_jobs", {"cursor": "jobs.7"}, "is not a cursor"),
-        ("list_diagnoses", {"cursor": 7}, "'cursor' cannot be '7'"),
-        ("diagnose_job", {"job": JOB, "wait_seconds": 1e9}, "'wait_seconds' cannot be"),
+        ("list_diagnoses", {"cursor": 7}, "the argument 'cursor' cannot be '7'"),
+        ("diagnose_job", {"job": JOB, "wait_seconds": 1e9}, "the argument 'wait_seconds' cannot be"),
         ("reboot", {}, "there is no tool 'reboot'"),
     ],
 )
 async def test_what_cannot_be_done(service: Service, tool: str, arguments: dict[str, Any], error: str) -> None:
-    """It is a tool error, which a model reads, and not one of the protocol."""
+    """It is a tool error, which a model reads, and not one of the protocol; only what may quote a job is untrusted."""
     async with over_http(service.plain_url(""), token=TOKEN) as client:
         called = await client.call_tool(tool, arguments)
     assert called.is_error
     answer = json.loads(called.content[0].text)
-    assert error in answer["untrusted"]["error"]
+    by_client = "argument" in error or "cursor" in error or "tool" in error
+    assert error in (answer if by_client else answer["untrusted"])["error"]
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,15 @@ def test_another_recorder_in_the_same_place() -> None:
     assert set(read(image, address, known)[1]) == {"new"}
 
 
+def test_groups_that_were_made_again() -> None:
+    """One mark for a name: that of the group which was used last."""
+    lives = [Operation(n, sequence=n, pg_id=number) for number in (0, 2) for n in range(1 + number, 4 + number)]
+    image, address = an_image(lives, {0: (3, 3, 3), 2: (5, 5, 4)})
+    with image.memory() as memory:
+        found, statuses = _read(memory, address, LATEST, None)
+    assert [(mark.issued, mark.completed) for mark in _merged(found.newest, statuses)] == [(5, 4)]
+
+
 def test_vast_numbers_of_groups() -> None:
     """So many are remembered, with the newest among them."""
     groups = [Operation(n, (str(n), "x" * 4000), n, sequence=1) for n in range(_MOST_GROUPS + 50)]

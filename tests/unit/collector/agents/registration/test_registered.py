@@ -1,7 +1,7 @@
 """Leases: who is lost, for how long it is asked, and who claims another's name."""
 
 from collector.agents.agent_source import parse_one
-from collector.agents.registered import ASKED_SECONDS, REMEMBERED_SECONDS, Leases
+from collector.agents.registration.registered import ASKED_SECONDS, REMEMBERED_SECONDS, Leases
 
 
 class Clock:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from collector.agents.registered import SOURCE, Leases
+from collector.agents.registration.registered import SOURCE, Leases
 from collector.concurrency.tasks import end
 from collector.concurrency.threads import OwnThread
 from collector.keep.registrations import Registrations

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 
 from collector.agents.agent_source import Sighting, parse_one
-from collector.agents.registered import ASKED_SECONDS, Leases
-from collector.agents.registered_store import LeaseSharing
+from collector.agents.registration.registered import ASKED_SECONDS, Leases
+from collector.agents.registration.registered_store import LeaseSharing
 from collector.keep.database import Database
 from collector.keep.registrations import Registrations
 from collector.keep.url import parse_store_place
@@ -20,8 +20,8 @@ from tests.build.agents.fake_agents import JOB, FakeAgent, two_nodes
 from tests.build.processes.nursery import Nursery
 from tests.build.processes.waiting import until
 from tests.build.services.postgres import Postgres
+from tests.unit.collector.agents.registration.test_registered import Clock
 from tests.unit.collector.agents.test_directory import collector
-from tests.unit.collector.agents.test_registered import Clock
 from tests.unit.collector.conftest import Opener
 
 LEASE_SECONDS = 60.0

@@ -1,0 +1,167 @@
+"""What each source says of whom: log lines, flight records, stacks of ranks and of unknown processes, and endings."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from collector.align.logs.group_members import key_of
+from collector.align.marks.reports import numbers_in
+from collector.align.marks.watchdog_lines import timeout_of
+from collector.align.observations import Observations
+from collector.align.stacks.activity import Activity
+from collector.align.stacks.tables.row_types import Doing
+from collector.align.strays import find_strays
+from collector.align.wait_states import MAY_WAIT, shown_state
+from collector.judge.ended_job import how_they_ended
+from shared.answer.statements import Stated
+from shared.wire.log_events import EventKind, LogEvent
+from shared.wire.snapshot import NodeSnapshot
+
+LOGS, RECORDS, STACKS, ENDINGS = "log", "flight records", "stacks", "how processes ended"
+_STATES = {
+    EventKind.WATCHDOG_TIMEOUT: Stated.WAITS,
+    EventKind.BARRIER_FAILED: Stated.WAITS,
+    EventKind.RENDEZVOUS: Stated.WAITS,
+    EventKind.SAYS_WAIT: Stated.WAITS,
+    EventKind.COLLECTIVE_MISMATCH: Stated.AT,
+    EventKind.TRANSPORT_ERROR: Stated.FAILED,
+    EventKind.EXCEPTION: Stated.FAILED,
+    EventKind.OUT_OF_MEMORY: Stated.FAILED,
+    EventKind.DEVICE_ERROR: Stated.FAILED,
+    EventKind.SIGNAL: Stated.ENDED,
+}
+"""Lines of other kinds say nothing of a wait."""
+_OF_OTHERS = {"never_joined": Stated.BEHIND, "ready": Stated.WAITS, "apart": Stated.WAITS, "ranks": Stated.BEHIND}
+"""By the field of a line that names others, what it says of them."""
+_SECONDS = {"elapsed_ms": 1e-3, "waited_ms": 1e-3, "timeout_ms": 1e-3, "stuck_seconds": 1.0, "xla_seconds": 1.0}
+_SECONDS |= {"waited_seconds": 1.0}
+
+
+_LONGEST = 500
+_CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
+_MARKS = re.compile(
+    r"\[(?:rank ?[:=]? ?)?N(?:,N)?\](?:<\w+>)?:?|\([\w.:]* ?pid=N[^)]*\)|(?:DP|TP|PP|EP)N", re.IGNORECASE
+)
+"""In a line without its numbers, who wrote it."""
+
+
+@dataclass(frozen=True)
+class Saying:
+    """One thing said of one process."""
+
+    who: int | str
+    """Its rank; else what it calls itself, or is called by what shows it."""
+    state: Stated
+    source: str
+    op: str | None = None
+    group: str | None = None
+    sequence: int | None = None
+    seconds: float | None = None
+    place: str = ""
+    """Where it stands, in words."""
+    line: str = ""
+    path: str = ""
+
+    @property
+    def operation(self) -> tuple[str | None, str | None, int | None]:
+        """What it waits in: of two sayings, what one lacks agrees with what the other says."""
+        return self.op, self.group, self.sequence
+
+    @cached_property
+    def form(self) -> str:
+        """Of what names no operation, its line without numbers and without who wrote it."""
+        untold = self.op is None and self.sequence is None
+        return _MARKS.sub("", _CHANGES.sub("N", self.line[:_LONGEST])) if untold else ""
+
+    @cached_property
+    def key(self) -> "Key":
+        return self.state, *self.operation, self.place, self.form
+
+
+Key = tuple[Stated, str | None, str | None, int | None, str, str]
+"""Equal for those who say the same."""
+
+
+def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> Iterator[Saying]:
+    """Yield all that is said, in the order of sources, ranks and lines."""
+    spoken = observations.statements
+    for rank, event in (*spoken.all(), *spoken.voices):
+        yield from _of_line(rank, event)
+    for edge in observations.edges:
+        name = edge.group.ref.description or edge.group.name
+        yield Saying(edge.waiter, Stated.WAITS, RECORDS, edge.signature.op, name, edge.sequence)
+    for rank, seen in observations.activities.items():
+        yield from _of_stack(rank, seen)
+    for stray in find_strays(snapshots, observations.roster).processes:
+        yield from _of_stack(stray.name, stray.activity)
+    for view in observations.roster.gone():
+        if view.exited is not None:
+            yield Saying(view.rank, Stated.ENDED, ENDINGS, place=how_they_ended({view.rank: view.exited}))
+
+
+# PMPI_Allreduce        ompi_coll_base_allreduce_intra_recursivedoubling        ccl_allgather_impl        ncclAllReduce
+_OF_LIBRARIES = re.compile(
+    r"(?:^P?MPI_I?|MPIR_|coll_[a-z]{1,20}_|ccl_?)(?P<op>all_?reduce|all_?gatherv?|all_?to_?all[vw]?|reduce_?scatter"
+    r"|reduce|gatherv?|scatterv?|b(?:road)?cast|barrier|finalize|sendrecv|send|recv)",
+    re.IGNORECASE,
+)
+_CALLS_ITSELF = "the process that calls itself "
+
+
+def _of_line(rank: int | None, event: LogEvent) -> Iterator[Saying]:
+    state, fields = _STATES.get(event.kind), event.fields
+    if state is None:
+        return
+    who = rank if rank is not None else _name(event)
+    told_of = {name: numbers_in(fields[name]) for name in _OF_OTHERS if name in fields}
+    for name, ranks in told_of.items():
+        joined = Stated.WAITS if "unfinished" in fields else _OF_OTHERS[name]
+        yield from (Saying(each, joined, LOGS, line=event.text, path=event.path) for each in ranks)
+    if told_of:
+        return
+    if event.kind is EventKind.COLLECTIVE_MISMATCH and "rank" in fields and rank is None:
+        who = f"group rank {fields['rank']}"
+    timeout = timeout_of(event) if event.kind is EventKind.WATCHDOG_TIMEOUT else None
+    key = key_of(event)
+    told = next((float(fields[name]) * unit for name, unit in _SECONDS.items() if _is_number(fields.get(name))), None)
+    sequence = timeout.sequence if timeout is not None else _number(fields.get("sequence"))
+    group = None if key is None else key.description or key.name
+    yield Saying(who, state, LOGS, fields.get("op"), group, sequence, told, line=event.text, path=event.path)
+    if event.kind is EventKind.COLLECTIVE_MISMATCH and "other_rank" in fields:
+        other = f"group rank {fields['other_rank']}"
+        number = _number(fields.get("other_sequence"))
+        yield Saying(other, state, LOGS, fields.get("other_op"), group, number, line=event.text, path=event.path)
+
+
+def _name(event: LogEvent) -> str:
+    """What a process of unknown rank calls itself."""
+    fields = event.fields
+    if "writer" in fields:
+        return f"{_CALLS_ITSELF}{fields['writer']}"
+    if "writer_pid" in fields:
+        return f"process {fields['writer_pid']} on {fields['writer_host']}"
+    number = next((fields[name] for name in ("group_rank", "waiter") if name in fields), None)
+    if number is not None:
+        return f"group rank {number}"
+    return f"a process on {fields['writer_host']}" if "writer_host" in fields else f"a process in {event.path}"
+
+
+def _of_stack(who: int | str, seen: Activity) -> Iterator[Saying]:
+    if not seen.frames or seen.doing is Doing.UNKNOWN:
+        return
+    inside = seen.doing is Doing.WORK and seen.op is None
+    named = (_OF_LIBRARIES.search(frame.function) for frame in seen.frames) if inside else ()
+    op = next((match["op"].lower() for match in named if match is not None), seen.op)
+    waits = seen.waits_for_ranks or shown_state(seen) in MAY_WAIT
+    inner = next((frame for frame in reversed(seen.frames) if frame.function[:2] not in ("??", "0x")), None)
+    at = f"{seen.label} at {seen.user or inner}" if seen.user or inner else seen.label
+    yield Saying(who, Stated.WAITS if waits else Stated.AT, STACKS, op, place=at)
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and text.replace(".", "", 1).isdecimal()
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
