@@ -64,8 +64,9 @@ zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a 
 healthy: $(INSTALLED) ## jobs that are well, each looked at five times, as a table; HEALTHY='--fast backs_off' for fewer; hours
 	$(BIN)/python -m tests.system.live.healthy $(HEALTHY)
 
-lab: $(INSTALLED) ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., NCCL=FILE; gigabytes
-	@$(BIN)/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
+lab: $(INSTALLED) ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., ALARMS=2, NCCL=FILE; gigabytes
+	@$(BIN)/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(addprefix --alarms ,$(ALARMS)) \
+		$(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
 
