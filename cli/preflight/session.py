@@ -51,6 +51,7 @@ async def coordinate(
         stage.text = f"{len(reception.links)} of {len(board.names)}"
         stage.outcome = "passed" if len(reception.links) == len(board.names) else "failed"
         board.untested += [f"a connection was refused: {why}" for why in reception.refused]
+    tell(f"{counted(len(board.members), 'node')} to test, in {board.seconds_left:.0f} s at most (--deadline)")
     median = await _stages(board, wanted)
     return conclude(board, median)
 
@@ -161,10 +162,12 @@ def _choose_backend(board: Board, backend: str) -> None:
 
 
 def _find_addresses(board: Board) -> None:
-    """Give nodes that came over ssh, or by loopback, an address at which others reach them."""
+    """Give nodes that came over ssh, or by loopback, an address at which others reach them: that of their names."""
     shared = shared_interfaces(board)
     for node in board.members:
-        link = board.links[node]
+        link, facts = board.links[node], board.links[node].hello.facts
         if shared and (not link.address or link.address.startswith(_LOOPBACK)):
-            link.address = link.hello.facts.address_of(shared[0]) or link.address
+            own = [address for name in shared if (address := facts.address_of(name))]
+            named = facts.name_address if facts.name_address in own else None
+            link.address = named or next(iter(own), link.address)
         link.address = link.address or link.hello.facts.host

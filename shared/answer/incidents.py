@@ -177,7 +177,7 @@ class Incident(Contract):
         return {
             "alertname": self.alert_name,
             "job": self.job,
-            "user": self.user or "",
+            "user": self.owner or self.user or "",
             "kind": self.kind.value,
             "cause": self.cause.value,
             "certainty": self.certainty.value,

@@ -12,8 +12,9 @@ _LEAST_RESENT = 4
 """One burst that a switch had no room for is no fault."""
 
 _TIMES_USUAL = 5.0
-_OF_ONE_PACKET = 1024
-"""Where no full packet passes, not even the first is confirmed; where many are lost, some are."""
+_MOST_OF = 0.7
+_FEW_ARRIVE = 4
+"""Where no full packet passes, only the first small ones are confirmed; where many are lost, some of ten are."""
 
 _MOST_EVIDENCE = 6
 
@@ -80,8 +81,9 @@ def cause_of(flows: Sequence[Flow]) -> Cause:
     """
     failing = [flow for flow in flows if flow.reached.failed or flow.reached.large or _lossy(flow)]
     evidence = tuple(flow.line for flow in failing[:_MOST_EVIDENCE])
-    sized = [flow for flow in failing if flow.reached.largest and flow.reached.arrived < _OF_ONE_PACKET]
-    if sized:
+    large = [flow for flow in failing if flow.reached.large]
+    sized = [flow for flow in large if flow.reached.largest and flow.reached.arrived <= _FEW_ARRIVE]
+    if len(sized) > _MOST_OF * len(large):
         fits = max(flow.reached.largest for flow in sized)
         mtu = f"; its MTU is {sized[0].mtu}" if sized[0].mtu else ""
         detail = f"full packets{_ways(sized)} are lost, packets of {fits} bytes arrive{mtu}"

@@ -34,15 +34,24 @@ def waits_unrecorded(root: int, observations: Observations) -> bool:
 
 
 def _may_wait(root: int, observations: Observations) -> bool:
-    """In bare files of Gloo's that is all there will ever be to see: a group that does nothing else leaves no trace
-    there, and of the others only such are excused who have done as much as ever, and wait themselves.
+    """A group of Gloo's that passes nothing else leaves no trace in its record. Of the others, in bare files, those are
+    excused who have done as much as ever, and wait themselves. Who waits on a thread that has issued nothing before may
+    be ahead of everybody.
     """
     groups = [group for group in observations.groups if root in group.lanes and passes_unrecorded(group, observations)]
     if _was_looked_at(root, observations):
-        return bool(groups)
+        return bool(groups) or (is_of_gloo(root, observations) and not _records_all_groups(root, observations))
     owed = any(may_owe(other, group, observations) for group in groups for other in group.members if other != root)
-    alone = len(observations.roster.ranks) == 2  # of one against one either may be the odd one
-    return is_of_gloo(root, observations) and (owed or alone or not _tells_all_groups(observations.traces[root]))
+    waiters = {edge.waiter for edge in observations.edges if root in edge.holders}
+    ahead = bool(waiters) and all(observations.traces[rank].on_new_thread for rank in waiters)
+    return is_of_gloo(root, observations) and (owed or ahead or not _tells_all_groups(observations.traces[root]))
+
+
+def _records_all_groups(rank: int, observations: Observations) -> bool:
+    """Has its process no group that its record says nothing of? Each of Gloo's has a thread."""
+    process = observations.roster.ranks[rank].process
+    threads = 0 if process is None else process.group_threads.get("gloo_tcp_loop", 0)
+    return 0 < threads <= len({*observations.traces[rank].group})
 
 
 def _tells_all_groups(trace: Trace) -> bool:

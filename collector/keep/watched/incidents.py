@@ -9,7 +9,6 @@
 All calls block, and raise StoreTrouble.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -30,6 +29,7 @@ from collector.keep.tables import (
     job_key,
     plain,
 )
+from collector.keep.watched.repeats import earlier_bodies, faulty_hosts, times_before
 from shared.answer.incidents import (
     LIVE_STATES,
     Incident,
@@ -38,7 +38,6 @@ from shared.answer.incidents import (
     IncidentEvent,
     IncidentState,
 )
-from shared.answer.words import HARDWARE_CAUSES
 from shared.errors import InvalidInput, InvalidSettings, NotFound, quoted
 from shared.server.access import UNBOUND, Access
 from shared.value import Value
@@ -47,9 +46,6 @@ V = TypeVar("V", bound=Value)
 
 REOPENED_SECONDS = 600.0
 FALSE_ALARM_SECONDS = 86_400.0
-RECENT_SECONDS = 30 * 86_400.0
-FAULTY_TIMES = 2
-"""After so many incidents a node may be at fault for what hardware can cause; one may be anybody's."""
 MOST_INCIDENTS = 1_000
 MOST_EVENTS = 20_000
 """As many as are kept; the oldest go first, and no incident that is not over."""
@@ -57,7 +53,6 @@ _MOST_HISTORY = 100
 _MOST_DIAGNOSES = 12
 """Of one incident: the first, and the newest."""
 _MOST_HOSTS = 64
-_MOST_COMPARED = 200
 
 
 class Incidents:
@@ -100,7 +95,8 @@ class Incidents:
             known = _one(connection, id)
             if known.state is IncidentState.FALSE_ALARM:
                 return known
-            set_now = {"state": IncidentState.FALSE_ALARM, "resolved_at": known.resolved_at or time_of(now_ms)}
+            over = {"action": None, "resolved_at": known.resolved_at or time_of(now_ms)}
+            set_now = {"state": IncidentState.FALSE_ALARM, **over}
             return self._change(connection, known, set_now, _said(IncidentChangeKind.FALSE_ALARM, now_ms, by, note))
 
     def resolve(self, id: str, *, note: str) -> Incident:
@@ -110,7 +106,7 @@ class Incidents:
             known = _one(connection, id)
             if not known.is_live:
                 return known
-            set_now = {"state": IncidentState.RESOLVED, "resolved_at": time_of(now_ms)}
+            set_now = {"state": IncidentState.RESOLVED, "resolved_at": time_of(now_ms), "action": None}
             return self._change(connection, known, set_now, _said(IncidentChangeKind.RESOLVED, now_ms, "", note))
 
     def say_undelivered(self, connection: Connection, id: str, note: str) -> None:
@@ -167,11 +163,8 @@ class Incidents:
         return self.list(states=LIVE_STATES, limit=MOST_INCIDENTS, seen_by=seen_by)
 
     def faulty_hosts(self) -> tuple[str, ...]:
-        """Return the nodes whose ranks were culprits again and again lately, for causes that hardware can have."""
-        over = self.list(states=(IncidentState.RESOLVED,), limit=MOST_INCIDENTS)
-        causes = ((host, each.cause) for each in over if _is_recent(each) for host in each.hosts)
-        counts = Counter(host for host, cause in causes if cause in HARDWARE_CAUSES)
-        return tuple(sorted(host for host, count in counts.items() if count >= FAULTY_TIMES))
+        """Return the nodes at fault again and again lately, for causes that hardware can have."""
+        return faulty_hosts(self.list(states=(IncidentState.RESOLVED,), limit=MOST_INCIDENTS))
 
     def events(self, *, after: int, limit: int = 500) -> tuple[IncidentEvent, ...]:
         """Return the events after the one of that number, oldest first."""
@@ -202,6 +195,7 @@ class Incidents:
         return known if known.is_live or age_seconds < REOPENED_SECONDS else None
 
     def _open(self, connection: Connection, found: Incident, diagnoses: tuple[str, ...], now_ms: int) -> Incident:
+        earlier = (read_stored(body, Incident) for body in earlier_bodies(connection, found))
         opened = found.model_copy(
             update={
                 "id": new_id(now_ms * 1_000_000),
@@ -209,7 +203,7 @@ class Incidents:
                 "opened_at": time_of(now_ms),
                 "seen_at": time_of(now_ms),
                 "hosts": found.hosts[:_MOST_HOSTS],
-                "before": _count_before(connection, found),
+                "before": times_before(found, earlier),
                 "diagnoses": diagnoses,
                 "times_seen": max(1, len(diagnoses)),
                 "history": (),
@@ -258,8 +252,6 @@ class Incidents:
         if len(history) > _MOST_HISTORY:
             history = (history[0], *history[1 - _MOST_HISTORY :])
         now = known.model_copy(update={**set_now, "history": history})
-        if not now.is_live:
-            now = now.model_copy(update={"action": None})
         now_ms = int(datetime.fromisoformat(change.at).timestamp() * 1000)
         connection.execute(update(incidents).where(incidents.c.id == now.id).values(_row(now, now_ms)))
         connection.execute(delete(incident_diagnoses).where(incident_diagnoses.c.incident == now.id))
@@ -272,20 +264,6 @@ class Incidents:
         connection.execute(insert(events).values(body=_json(event), **row))
         connection.execute(delete(events).where(events.c.id <= number - MOST_EVENTS))
         return now
-
-
-def _count_before(connection: Connection, found: Incident) -> int:
-    """Return how many earlier incidents were of its kind and at its line or, where that is not known, on its nodes."""
-    there = select(incident_hosts.c.incident).where(incident_hosts.c.host_key.in_(map(host_key, found.hosts)))
-    same = incidents.c.job_key == job_key(found.job) if found.place else incidents.c.id.in_(there)
-    bodies = connection.execute(select(incidents.c.body).where(same).limit(_MOST_COMPARED)).scalars().all()
-    earlier = [read_stored(body, Incident) for body in bodies]
-    return sum((each.kind, each.place) == (found.kind, found.place) for each in earlier if _is_recent(each))
-
-
-def _is_recent(incident: Incident) -> bool:
-    age = datetime.now(UTC) - datetime.fromisoformat(incident.opened_at)
-    return age.total_seconds() < RECENT_SECONDS
 
 
 def _seen_by(access: Access) -> Select[tuple[str]]:

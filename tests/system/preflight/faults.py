@@ -132,7 +132,7 @@ FAULTS = (
     fault("data interface without an address", ip("n3", "address flush dev eth1"), "n3", words=("eth1", "no address")),
     fault("packets over 1,000 bytes lost (data)", cable("n3", largest=1000), "n3", words=("eth1", "full packets")),
     fault("packets over 1,000 bytes lost (both)", both(cable("n3", largest=1000), cable("n3", "eth0", largest=1000)),
-          "n3", words=("full packets",)),
+          "n3", words=("did not report",)),
     fault("30 % loss (data)", cable("n3", loss=0.3), "n3", words=("eth1", "are lost")),
     fault("5 % loss (data)", cable("n3", loss=0.05), "n3", words=("eth1", "are lost")),
     fault("1 % loss (data)", cable("n3", loss=0.01), "n3", words=("eth1", "are lost")),

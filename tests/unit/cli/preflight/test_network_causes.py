@@ -2,13 +2,13 @@
 
 import pytest
 
-from cli.preflight.reach import LARGE_BYTES, Listeners, Reached, Target, reach_all
+from cli.preflight.reach import Listeners, Reached, Target, reach_all
 from cli.preflight.stages.network_causes import Flow, cause_of, is_lossy
 
 PORTS = tuple(range(40_000, 40_008))
 LATE = "2097152 bytes did not arrive within 3 s"
-LOST = Reached(arrived=17, sent=40, resent=9, large=LATE, largest=1000)
-DROPS = Reached(arrived=90_000, sent=700, resent=210, large=LATE, largest=1300)
+LOST = Reached(arrived=2, sent=40, resent=9, large=LATE, largest=1000)
+DROPS = Reached(arrived=490, sent=700, resent=210, large=LATE, largest=1300)
 CLOSED = dict.fromkeys(PORTS[::2], "no answer within 3 s")
 NOTHING = Reached(failed=dict.fromkeys(PORTS, "no answer within 3 s"))
 
@@ -65,7 +65,7 @@ async def test_a_real_connection_and_a_closed_port() -> None:
         whole = Target(path="lo", address="127.0.0.1", ports=(port, other), own="127.0.0.1")
         reached = (await reach_all([whole]))["lo"]
         assert (reached.failed, reached.large, reached.resent) == ({}, "", 0)
-        assert reached.sent > 10 and reached.arrived >= LARGE_BYTES and 0 < reached.seconds < 3
+        assert reached.sent > 10 and reached.arrived > 10 and 0 < reached.seconds < 3
         some = (await reach_all([whole.model_copy(update={"ports": (port, 1)})]))["lo"]
         assert list(some.failed) == [1] and not some.large
     finally:
