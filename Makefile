@@ -72,8 +72,9 @@ build/lab/venv/.installed: pyproject.toml constraints.txt
 	@build/lab/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[collector]'
 	@touch $@
 
-lab: $(LAB_VENV)/.installed ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., NCCL=FILE; gigabytes
-	@$(LAB_VENV)/bin/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
+lab: $(LAB_VENV)/.installed ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., ALARMS=2, NCCL=FILE; gigabytes
+	@$(LAB_VENV)/bin/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(addprefix --alarms ,$(ALARMS)) \
+		$(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
 

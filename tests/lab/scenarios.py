@@ -108,7 +108,8 @@ _NONBLOCKING = "asleep_before_collective nccl/first_collective_late nccl/lazy_gr
 _WITHOUT_RECORD = "asleep_before_collective recv_ring wrong_op pair_barrier_skipped".split()
 
 _NOT_ON_NCCL = frozenset(
-    "accelerate_main_process_only starting_up rpc_call_at_work rpc_call_never_returns all_to_all_wrong_sizes".split()
+    "accelerate_main_process_only starting_up rpc_call_at_work rpc_call_never_returns second_node_never_came "
+    "world_size_never_reached all_to_all_wrong_sizes".split()
 )
 """They start on Gloo alone, or are about what comes before any backend."""
 _REST = [name for name in all_programs() if name not in {*_OF_THE_ZOO, *_OF_FRAMEWORKS, *_NOT_ON_NCCL}]
