@@ -55,7 +55,7 @@ repeat: $(INSTALLED) ## the same questions again and again about jobs that move,
 frameworks: $(INSTALLED) ## jobs as Ray, transformers and DeepSpeed start them; installs these into build/frameworks
 	$(BIN)/python -m pytest -n 0 -m frameworks
 
-preflight: $(INSTALLED) ## try `unhang preflight` on sixteen hosts with faults, as root; takes half an hour
+preflight: $(INSTALLED) ## try `unhang preflight` on hosts with thirty faults, as root; takes half an hour
 	$(BIN)/python -m pytest -n 0 -m bench tests/system/preflight
 
 zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a table; takes half an hour

@@ -130,9 +130,8 @@ def _node(board: Board, node: int, bad: set[str], out: set[str]) -> NodeResult:
         state = NodeState.LEFT_OUT if host in out else NodeState.GOOD
     else:
         state = NodeState.LEFT_OUT if host in out else NodeState.UNKNOWN
-    pairs = [
-        each.bytes_per_second for each in board.outcomes if len(each.plan.members) == 2 and node in each.plan.members
-    ]
+    of_pairs = (each for each in board.outcomes if len(each.plan.members) == 2 and not each.plan.interface)
+    pairs = [each.bytes_per_second for each in of_pairs if node in each.plan.members]
     products = [each.multiply_seconds[node] for each in board.outcomes if node in each.multiply_seconds]
     return NodeResult(
         node=node,

@@ -19,6 +19,7 @@ _MOST_STRANGERS = 64
 """Connections at the same time that have not proved yet that they know the token, beside one of each node."""
 
 _END_SECONDS = 2.0
+_POLL_SECONDS = 0.05
 _LONGEST_NAME = 253
 
 _MOST_SILENCES = 2
@@ -184,12 +185,12 @@ class Reception:
         self._token = token
         self._is_over = False
         self._strangers = 0
+        self.gone: dict[int, str] = {}
+        """Nodes that will not come, and why not."""
         self._coming = 0
-        """Nodes that have proved that they know the token, and import PyTorch."""
+        """Nodes that have said who they are, and import PyTorch."""
+        self._last_news = time.monotonic()
         self._server: asyncio.Server | None = None
-        self._all_here = asyncio.Event()
-        self._nobody_comes = asyncio.Event()
-        self._nobody_comes.set()
 
     async def __aenter__(self) -> "Reception":
         return self
@@ -215,27 +216,33 @@ class Reception:
             ) from error
         return int(self._server.sockets[0].getsockname()[1])
 
-    async def wait(self, seconds: float, *, most: float) -> None:
+    async def wait(self, seconds: float, *, most: float, patience: float | None = None) -> None:
         """Wait until all nodes are here, at most so long; for those that have connected, at most `most`.
 
-        Who comes later is turned away.
+        `patience`: how long to go on without news once most are here, where all were started at the same time. Who
+        comes later is turned away.
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(most):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await self._all_here.wait()
-                await self._nobody_comes.wait()
+        began = self._last_news = time.monotonic()
+        while len(self.links.keys() | self.gone.keys()) < self.nodes and time.monotonic() - began < most:
+            silent = time.monotonic() - self._last_news
+            enough = patience is not None and len(self.links) * 2 > self.nodes and silent > patience
+            if not self._coming and (enough or time.monotonic() - began > seconds):
+                break
+            await asyncio.sleep(_POLL_SECONDS)
         self._is_over = True
 
-    async def admit(self, channel: Channel) -> None:
-        """Take a node in by its first message."""
-        self._coming += 1
-        self._nobody_comes.clear()
+    async def admit(self, channel: Channel, *, ends_are_told: bool = False) -> None:
+        """Take a node in by its first message. `ends_are_told`: somebody else says why nothing came of it."""
         channel.begin_to_beat()
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
-                hello = await self._hello(channel)
+                before = time.time_ns()
+                arrival = Arrival.model_validate(await channel.receive())
+                self._last_news, self._coming = time.monotonic(), self._coming + 1
+                try:
+                    hello = await self._hello(channel, arrival, before)
+                finally:
+                    self._last_news, self._coming = time.monotonic(), self._coming - 1
             if self._is_over:
                 raise NotPermitted(f"{hello.facts.host} reported when the preflight had begun")
             if hello.nodes != self.nodes or hello.node >= self.nodes:
@@ -243,21 +250,14 @@ class Reception:
             if hello.node in self.links:
                 raise NotPermitted(f"{hello.facts.host} says that it is node {hello.node}, which is here already")
         except (UnhangError, TimeoutError, ValidationError) as error:
-            self.refuse(error)
+            if not (ends_are_told and isinstance(error, Unreachable)):
+                self.refuse(error)
             await channel.close()
             return
-        finally:
-            self._coming -= 1
-            if self._coming == 0:
-                self._nobody_comes.set()
         self.links[hello.node] = NodeLink(channel, hello)
-        if len(self.links) == self.nodes:
-            self._all_here.set()
 
-    async def _hello(self, channel: Channel) -> Hello:
-        """Read what a node says of itself: who it is first, then how long its report is, and the report."""
-        before = time.time_ns()
-        arrival = Arrival.model_validate(await channel.receive())
+    async def _hello(self, channel: Channel, arrival: Arrival, before: int) -> Hello:
+        """Read what a node says of itself after who it is: how long its report is, and the report."""
         self.arrivals.setdefault(arrival.here, arrival)
         self.clocks_ahead[arrival.here] = (
             (arrival.time_ns - time.time_ns()) / 1e9,

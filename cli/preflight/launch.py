@@ -33,6 +33,8 @@ _LATE_SECONDS = 60.0
 
 _BURIAL_SECONDS = 2.0
 _MOST_SAID = 4096
+_SSH_PATIENCE_SECONDS = 15.0
+"""All hosts are visited at the same time: what has said nothing so long after the others does not come."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ async def _over_ssh(hosts: Sequence[str], way: Way, remote: Sequence[str], wante
             for at, host in enumerate(hosts)
         ]
         try:
-            return await coordinate(reception, hosts, wanted, note)
+            return await coordinate(reception, hosts, wanted, note, patience=_SSH_PATIENCE_SECONDS)
         finally:
             await reception.close()
             for visit in visits:
@@ -169,13 +171,13 @@ async def _visit(reception: Reception, way: Way, at: int, host: str, arguments: 
         if way.program is not None:
             process.stdin.write(way.program)
         channel = Channel(process.stdout, process.stdin, leads=True)
-        admitted = asyncio.create_task(reception.admit(channel))
+        admission = asyncio.create_task(reception.admit(channel, ends_are_told=True))
         said = bytearray()
         while part := await process.stderr.read(_MOST_SAID):
             said += part
             del said[:-_MOST_SAID]
-        await admitted
-        if at not in reception.links and await process.wait():
-            reception.refuse(Unreachable(f"{host}: {explain_ssh(process.returncode or 0, bytes(said))}"))
+        if await process.wait() and at not in reception.links:
+            reception.gone[at] = f"ssh: {explain_ssh(process.returncode or 0, bytes(said))}"
+        await admission
     finally:
         await end_group(process)

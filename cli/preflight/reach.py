@@ -33,7 +33,7 @@ _MOST_BYTES = 4 << 20
 _SIZE = struct.Struct("!I")
 
 # struct tcp_info of linux/tcp.h: retransmits that were needless (the other end had it all along) are counted apart.
-_TCP_INFO = struct.Struct("=68xI28xI52xI56xI")
+_TCP_INFO = struct.Struct("=68xI28xI52xI32xI20xI")
 _TCP_INFO_BYTES = 220
 
 
@@ -57,6 +57,8 @@ class Reached(Value):
     """Why much did not arrive where little did; empty where it did."""
     largest: int = 0
     """Of packets that arrived where full ones did not; 0: none, or not tried."""
+    arrived: int = 0
+    """Packets that the other end has confirmed."""
     sent: int = 0
     """Packets."""
     resent: int = 0
@@ -125,13 +127,19 @@ async def _reach(target: Target) -> Reached:
     good = [port for port in target.ports if port not in failed]
     if not good or not target.echoes or len(target.ports) == 1:
         return Reached(failed=failed)
-    sending = asyncio.create_task(_send(target, good[0], LARGE_BYTES))
+    sending = asyncio.create_task(_send_again(target, good))
     await asyncio.wait([sending], timeout=_STALLED_SECONDS)
     trying = {} if sending.done() else {size: _send(target, good[-1], _FEW_BYTES, size) for size in SMALL_PACKETS}
     small = dict(zip(trying, await asyncio.gather(*trying.values()), strict=True))
     whole = await sending
-    arrived = [size for size, what in small.items() if not what.large] if whole.large else []
-    return whole.model_copy(update={"failed": failed, "largest": max(arrived, default=0)})
+    arrived = [size for size, what in small.items() if what.seconds] if whole.large else []
+    return whole.model_copy(update={"failed": {**failed, **whole.failed}, "largest": max(arrived, default=0)})
+
+
+async def _send_again(target: Target, good: list[int]) -> Reached:
+    """Send much; once more where there was no connection: from another port of ours there may be one."""
+    found = await _send(target, good[0], LARGE_BYTES)
+    return await _send(target, good[-1], LARGE_BYTES) if found.failed else found
 
 
 async def _connect_all(target: Target, ports: tuple[int, ...]) -> dict[int, str]:
@@ -163,7 +171,7 @@ async def _send(target: Target, port: int, size: int, packet: int = 0) -> Reache
     """Send so much in packets of at most that size; 0: as the kernel finds right."""
     data = os.urandom(size)
     began = time.monotonic()
-    why, figures = "", Reached()
+    why, figures, greeted = "", Reached(), False
     try:
         with _socket(target, packet) as own:
             try:
@@ -173,13 +181,16 @@ async def _send(target: Target, port: int, size: int, packet: int = 0) -> Reache
                     greeted = await _exchange(own, nonce, nonce)
                     began = time.monotonic()
                     digest = hashlib.sha256(data).digest()
-                    if not greeted or not await _exchange(own, _SIZE.pack(size) + data, digest):
+                    if not await _exchange(own, _SIZE.pack(size) + data, digest):
                         why = "what arrived had changed"
             except TimeoutError:
-                why = f"{size} bytes did not arrive within {time.monotonic() - began:.0f} s"
+                what = f"{size} bytes did not arrive" if greeted else "no answer"
+                why = f"{what} within {time.monotonic() - began:.0f} s"
             figures = _figures(own)
     except OSError as error:
         why = error.strerror or str(error)
+    if not greeted:
+        return figures.model_copy(update={"failed": {port: why or "something else answered there"}})
     return figures.model_copy(update={"large": why, "seconds": 0.0 if why else time.monotonic() - began})
 
 
@@ -210,6 +221,7 @@ def _figures(own: socket.socket) -> Reached:
     """Return what the kernel has counted; nothing where it is too old to say."""
     with suppress(OSError, struct.error):
         told = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        trip_us, resent, sent, needless = _TCP_INFO.unpack(told[:_TCP_INFO_BYTES])
-        return Reached(sent=sent, resent=max(0, resent - needless), trip_seconds=trip_us / 1e6)
+        trip_us, resent, sent, arrived, needless = _TCP_INFO.unpack(told[:_TCP_INFO_BYTES])
+        lost = max(0, resent - needless)
+        return Reached(arrived=arrived, sent=sent, resent=lost, trip_seconds=trip_us / 1e6)
     return Reached()

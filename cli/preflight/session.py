@@ -1,12 +1,13 @@
 """A whole preflight, as the coordinator runs it: its stages in their order, and the report."""
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from cli.preflight.board import Board, Limits, Tell
 from cli.preflight.channel import TOKEN_ADVICE
 from cli.preflight.conclude import conclude
-from cli.preflight.coordinator import Arrival, Reception
+from cli.preflight.coordinator import Reception
 from cli.preflight.stages.addresses import find_shared_addresses
 from cli.preflight.stages.alone import compare, try_devices, try_nodes
 from cli.preflight.stages.compare_facts import clocks_apart
@@ -28,15 +29,18 @@ class PreflightPlan:
     limits: Limits = field(default_factory=Limits)
 
 
-async def coordinate(reception: Reception, names: Sequence[str], wanted: PreflightPlan, tell: Tell) -> PreflightReport:
+async def coordinate(
+    reception: Reception, names: Sequence[str], wanted: PreflightPlan, tell: Tell, *, patience: float | None = None
+) -> PreflightReport:
     """Wait for the nodes, run all stages, and report. `names`: what the scheduler or the user calls each, or none.
 
-    It ends by the deadline: what did not fit is said to be untested.
+    `patience`: how long to wait without news once most nodes are here; None: all of `--wait`. It ends by the
+    deadline: what did not fit is said to be untested.
     """
     board = Board([], reception.links, wanted.limits, tell, reception.arrivals)
     with board.stage("waiting for nodes") as stage:
         start = min(wanted.limits.start_seconds, board.seconds_left)
-        await reception.wait(start, most=start + (board.seconds_left - start) * _SHARE_FOR_ARRIVALS)
+        await reception.wait(start, most=start + (board.seconds_left - start) * _SHARE_FOR_ARRIVALS, patience=patience)
         board.names += _names(reception, names)
         board.unnamed = (
             frozenset(range(len(names), len(board.names))) - reception.links.keys() - reception.arrivals.keys()
@@ -47,6 +51,7 @@ async def coordinate(reception: Reception, names: Sequence[str], wanted: Preflig
         stage.text = f"{len(reception.links)} of {len(board.names)}"
         stage.outcome = "passed" if len(reception.links) == len(board.names) else "failed"
         board.untested += [f"a connection was refused: {why}" for why in reception.refused]
+    tell(f"{counted(len(board.members), 'node')} to test, in {board.seconds_left:.0f} s at most (--deadline)")
     median = await _stages(board, wanted)
     return conclude(board, median)
 
@@ -111,14 +116,16 @@ def _accuse_absent(board: Board, reception: Reception) -> None:
         text = f"{board.few(silent)} did not report, and {counted(len(silent), 'node')} with another token came"
         board.accuse(PreflightKind.NOT_TOLD_APART, silent, text, hint=TOKEN_ADVICE, out=True)
     for node in sorted(set(absent) - board.out):
-        text, hint = _why_absent(board, node, reception.arrivals.get(node))
+        text, hint = _why_absent(board, node, reception)
         board.accuse(PreflightKind.NODE_ABSENT, [node], text, hint=hint, out=True)
 
 
-def _why_absent(board: Board, node: int, arrival: Arrival | None) -> tuple[str, str]:
-    name, first = board.names[node], board.names[0]
+def _why_absent(board: Board, node: int, reception: Reception) -> tuple[str, str]:
+    name, first, arrival = board.names[node], board.names[0], reception.arrivals.get(node)
+    if node in reception.gone:
+        return f"{name} does not take part: {reception.gone[node]}", _HINT_SSH
     if arrival is None:
-        waited = board.limits.start_seconds
+        waited = time.monotonic() - board.began
         return f"{name} did not report to the coordinator on {first} within {waited:.0f} s", _HINT_ABSENT
     if arrival.report_bytes is None:
         return f"{name} connected to the coordinator on {first}, and did not get PyTorch imported", _HINT_IMPORT
@@ -138,6 +145,7 @@ _HINT_LARGE = (
 _SHARE_FOR_ARRIVALS = 0.4
 """Of what is left of the deadline after `--wait`: for nodes that have connected and are importing PyTorch."""
 
+_HINT_SSH = "see whether it is up, and try the same with ssh by hand"
 _HINT_ABSENT = "check that it is up, that its task was started, and that it reaches the coordinator's port"
 
 
@@ -154,10 +162,12 @@ def _choose_backend(board: Board, backend: str) -> None:
 
 
 def _find_addresses(board: Board) -> None:
-    """Give nodes that came over ssh, or by loopback, an address at which others reach them."""
+    """Give nodes that came over ssh, or by loopback, an address at which others reach them: that of their names."""
     shared = shared_interfaces(board)
     for node in board.members:
-        link = board.links[node]
+        link, facts = board.links[node], board.links[node].hello.facts
         if shared and (not link.address or link.address.startswith(_LOOPBACK)):
-            link.address = link.hello.facts.address_of(shared[0]) or link.address
+            own = [address for name in shared if (address := facts.address_of(name))]
+            named = facts.name_address if facts.name_address in own else None
+            link.address = named or next(iter(own), link.address)
         link.address = link.address or link.hello.facts.host

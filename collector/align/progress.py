@@ -174,9 +174,11 @@ def runnable(view: RankView) -> bool:
 
 
 def _worked_within(view: RankView, activity: Activity | None, look: RankSnapshot) -> bool | None:
-    """Did the rank or one of its children work while it was looked at?"""
+    """Did the rank or one of its children work while it was looked at? Of who serves calls little is seen so."""
     children = (at_work(beats_within(child.process)) for child in look.children)
     own = at_work_within(look, burns=polling(view, activity, look, look).cpu)
+    if not own and (view.apart is not None or (activity is not None and in_remote_call(activity))):
+        own = None
     ran = len(view.looks) < 2 and _stack_changed(view, look, look)
     return _any_known((own, ran or None, _switched_within(view, activity, look), *children))
 

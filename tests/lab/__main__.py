@@ -66,7 +66,7 @@ def _version(version: str, chosen: argparse.Namespace) -> int:
         from tests.lab import alarms  # with services, which need more than the rest of the lab
 
         parts = chosen.scenarios or [f"={name}" for name in alarms.WATCHED]
-        with Forks(environment) as forks:
+        with Forks(environment, nice=10) as forks:
             return alarms.run([one for one in SCENARIOS if one.is_chosen(parts)], environment, forks, chosen.alarms)
     if not chosen.scenarios:
         wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cli.preflight.reach import LARGE_BYTES, Reached
-from shared.plural import counted
 
 LEAST_LOSS = 0.004
 """Share of packets sent again: on a network that works it is hundredths of that."""
@@ -13,6 +12,10 @@ _LEAST_RESENT = 4
 """One burst that a switch had no room for is no fault."""
 
 _TIMES_USUAL = 5.0
+_MOST_OF = 0.7
+_FEW_ARRIVE = 4
+"""Where no full packet passes, only the first small ones are confirmed; where many are lost, some of ten are."""
+
 _MOST_EVIDENCE = 6
 
 
@@ -23,6 +26,8 @@ class Flow(NamedTuple):
     one: str
     other: str
     address: str
+    ports: int
+    """So many were tried."""
     reached: Reached
     usual_loss: float
     is_to_it: bool
@@ -52,7 +57,7 @@ class Cause(NamedTuple):
 
     text: str
     """After the name of a node."""
-    of_link: str
+    detail: str
     hint: str
     evidence: tuple[str, ...]
     is_silence: bool = False
@@ -76,31 +81,32 @@ def cause_of(flows: Sequence[Flow]) -> Cause:
     """
     failing = [flow for flow in flows if flow.reached.failed or flow.reached.large or _lossy(flow)]
     evidence = tuple(flow.line for flow in failing[:_MOST_EVIDENCE])
-    sized = [flow for flow in failing if flow.reached.large and flow.reached.largest]
-    if sized:
+    large = [flow for flow in failing if flow.reached.large]
+    sized = [flow for flow in large if flow.reached.largest and flow.reached.arrived <= _FEW_ARRIVE]
+    if len(sized) > _MOST_OF * len(large):
         fits = max(flow.reached.largest for flow in sized)
-        mtu = f" (its MTU is {sized[0].mtu})" if sized[0].mtu else ""
-        what = f"full packets are lost{_ways(sized)}, and packets of {fits} bytes arrive{mtu}"
-        return Cause(f"exchanges nothing large: {what}", what, _HINT_LARGE, evidence)
+        mtu = f"; its MTU is {sized[0].mtu}" if sized[0].mtu else ""
+        detail = f"full packets{_ways(sized)} are lost, packets of {fits} bytes arrive{mtu}"
+        return Cause("exchanges nothing large", detail, _HINT_LARGE, evidence)
     lossy = [flow for flow in failing if _lossy(flow)]
     if lossy:
         sent, resent = (sum(getattr(flow.reached, each) for flow in lossy) for each in ("sent", "resent"))
         others = f"{100 * max(flow.usual_loss for flow in lossy):.2g} %"
-        what = f"{100 * resent / sent:.2g} % of the packets{_ways(lossy)} are lost, {others} in most other pairs"
-        return Cause(f"loses packets: {what}", what, _HINT_LOSS, evidence)
+        detail = f"{100 * resent / sent:.2g} % of the packets{_ways(lossy)} are lost, {others} in most other pairs"
+        return Cause("loses packets", detail, _HINT_LOSS, evidence)
     some = [flow for flow in failing if flow.reached.failed and _some_ports(flow)]
     if some:
         closed = max(len(flow.reached.failed) for flow in some)
-        what = f"{counted(closed, 'port')} of several{_ways(some)} did not answer"
-        return Cause(f"answers on some ports only: {what}", what, _HINT_PORTS, evidence)
+        detail = f"{closed} of {max(flow.ports for flow in some)} ports{_ways(some)} did not answer"
+        return Cause("answers on some ports only", detail, _HINT_PORTS, evidence)
     if any(flow.reached.large for flow in failing):
-        what = f"{LARGE_BYTES} bytes do not arrive{_ways(failing)}"
-        return Cause(f"exchanges nothing large: {what}", what, _HINT_MUCH, evidence)
+        detail = f"{LARGE_BYTES} bytes{_ways(failing)} do not arrive in time"
+        return Cause("exchanges nothing large", detail, _HINT_MUCH, evidence)
     to_it, from_it = any(flow.is_to_it for flow in failing), any(not flow.is_to_it for flow in failing)
     ways = "neither reaches others nor is reached" if to_it and from_it else (
         "cannot be reached" if to_it else "does not reach others"
     )  # fmt: skip
-    return Cause(ways, "nothing answers", _HINT_NODE, evidence, is_silence=True)
+    return Cause(ways, "", _HINT_NODE, evidence, is_silence=True)
 
 
 def _lossy(flow: Flow) -> bool:

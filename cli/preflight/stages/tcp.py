@@ -19,7 +19,7 @@ from cli.preflight.node_facts import NOT_FOR_JOBS
 from cli.preflight.reach import Reached, Target
 from cli.preflight.search.proof import Members, Proof, Tried
 from cli.preflight.search.rounds import Breadth, waves
-from cli.preflight.stages.network_causes import Flow, cause_of, is_lossy
+from cli.preflight.stages.network_causes import Cause, Flow, cause_of, is_lossy
 from cli.preflight.stages.searching import search
 from shared.answer.preflight import PreflightKind
 from shared.errors import UnhangError
@@ -162,7 +162,7 @@ def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: StageNotes)
         flows = [flow for path, _ in interfaces for flow in _flows(board, path, node)]
         cause = cause_of(flows)
         where = ", on any interface" if len(interfaces) > 1 else ""
-        text = f"{board.names[node]} {cause.text}{where}"
+        text = f"{board.names[node]} {cause.text}{where}{_told(cause)}"
         board.accuse(PreflightKind.NODE_FAILS, [node], text, evidence=cause.evidence, hint=cause.hint, out=True)
     _divide(board, found)
     for path, proof in found:
@@ -175,6 +175,10 @@ def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: StageNotes)
     stage.text = ", ".join(f"{path.name} {_in_words(proof)}" for path, proof in found)
 
 
+def _told(cause: Cause) -> str:
+    return f": {cause.detail}" if cause.detail else ""
+
+
 def _in_words(proof: Proof) -> str:
     failed = len(proof.bad | proof.unknown) + len(proof.bad_links)
     return "divided" if proof.split else "passed" if not failed else f"failed ({failed})"
@@ -183,7 +187,7 @@ def _in_words(proof: Proof) -> str:
 def _accuse_on(board: Board, path: TcpPath, proof: Proof, everywhere: set[int]) -> None:
     for node in sorted(node for node in proof.bad - everywhere if not board.lost(node)):
         cause = cause_of(_flows(board, path, node))
-        text = f"{board.names[node]} {cause.text} on {path.name}, and works on other interfaces or ports"
+        text = f"{board.names[node]} {cause.text} on {path.name}, and works on other interfaces or ports{_told(cause)}"
         board.accuse(
             PreflightKind.PATH_FAILS, [node], text, path=path.name, evidence=cause.evidence,
             hint=_HINT_PORT if path.is_port else cause.hint, out=not path.is_port,
@@ -191,7 +195,7 @@ def _accuse_on(board: Board, path: TcpPath, proof: Proof, everywhere: set[int]) 
     for link in sorted(proof.bad_links):
         one, other = board.hosts(link)
         cause = cause_of(_flows(board, path, *link))
-        text = f"{one} and {other}: between them {cause.of_link} on {path.name}; both work with other nodes"
+        text = f"{one} and {other} do not work together on {path.name}; both do with other nodes{_told(cause)}"
         hint = _HINT_LINK if cause.is_silence else cause.hint
         board.accuse(PreflightKind.PATH_LINK_FAILS, link, text, path=path.name, evidence=cause.evidence, hint=hint)
     unknown = sorted(proof.unknown - everywhere)
@@ -217,12 +221,12 @@ def _flows(board: Board, path: TcpPath, node: int, peer: int | None = None) -> S
     def of_it() -> Iterator[Flow]:
         for (one, other), reached in sorted(path.flows.items()):
             if node in (one, other) and peer in (None, one, other):
-                address, _ = path.places[other]
+                address, ports = path.places[other]
                 facts = board.links[node].hello.facts
                 mtu = next((nic.mtu for nic in facts.nics if nic.name == path.name), None)
                 usual = path.usual_loss()
                 names = (board.names[one], board.names[other])
-                yield Flow(path.name, *names, address, reached, usual, is_to_it=other == node, mtu=mtu)
+                yield Flow(path.name, *names, address, len(ports), reached, usual, is_to_it=other == node, mtu=mtu)
 
     return tuple(of_it())
 

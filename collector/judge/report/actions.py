@@ -139,7 +139,7 @@ def action_for(
 
 
 def _action(row: ActRow, text: str, case: ActCase) -> Action:
-    fits = {Act.FREE: case.freeing, Act.COLLECT: case.steps}.get(row.do, ())
+    fits = {Act.FREE: case.freeing, Act.COLLECT: case.steps[:1]}.get(row.do, ())
     shown = next((step for step in fits if step.command is not None), None)
     return Action(
         do=row.do,

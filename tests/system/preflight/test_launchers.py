@@ -99,18 +99,6 @@ def test_an_indexed_kubernetes_job(network: Network, tmp_path: Path) -> None:
     assert (report.verdict, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, HOSTS)
 
 
-@pytest.mark.needs("sshd")
-def test_over_a_real_sshd(network: Network, tmp_path: Path) -> None:
-    """One on each host; nothing there listens for a coordinator, and the nodes are called as they were asked for."""
-    program = tmp_path / "unhang"
-    program.write_text(f'#!/bin/sh\nexec {" ".join(repr(word) for word in unhang())} "$@"\n')
-    program.chmod(0o700)
-    over = [word for option in serve_ssh(network, tmp_path) for word in ("--ssh-option", option)]
-    asked = ("--ssh", "--hosts", "n[00-02]", *over, "--remote-command", str(program))
-    report, status = report_of(network, *PREFLIGHT, *asked)
-    assert (report.verdict, status, report.hosts(NodeState.GOOD)) == (Soundness.SOUND, 0, HOSTS)
-
-
 @pytest.mark.needs("slurmd")
 def test_srun(network: Network, tmp_path: Path) -> None:
     """Slurm itself: a slurmd on each host. One task on each node, two on each, and from a batch script."""

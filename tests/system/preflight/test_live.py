@@ -1,6 +1,5 @@
-"""`unhang preflight` as people start it: on a cluster with a bad node, over ssh, under torchrun, and on one machine."""
+"""`unhang preflight` as people start it: on a cluster with a bad node, under torchrun, and on one machine."""
 
-import json
 import os
 import signal
 import subprocess
@@ -14,20 +13,15 @@ import pytest
 
 from cli.preflight.channel import SILENCE_SECONDS
 from shared.answer.preflight import NodeState, PreflightKind, PreflightReport, Soundness
-from tests.build.processes import warm
 from tests.needed import skip_without
 from tests.system.e2e.cluster import lacking_for_hosts
 from tests.system.e2e.network import Network
 from tests.system.live.asking import unhang
-from tests.system.live.fork_server import fork_server
 from tests.system.preflight.nodes import Preflight, names, talking
 
 pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.slow]
 
 END_SECONDS = 240.0
-
-# Takes what ssh takes, and runs the command here.
-SSH = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift 2\nexec sh -c "$*"\n'
 
 
 @pytest.fixture
@@ -133,23 +127,6 @@ def test_one_machine_under_torchrun() -> None:
     assert len(report.nodes) == 1
     assert any(line.startswith("GPUs") for line in report.untested)
     assert any(line.startswith("the network") for line in report.untested)
-
-
-def test_over_ssh(tmp_path: Path) -> None:
-    """Nodes are called what the user called them; the answer is JSON alone, and its schema is known.
-
-    What runs on them, and the Python of their trials, are forks of processes that have imported all they need.
-    """
-    client, program, python = tmp_path / "ssh", tmp_path / "unhang", tmp_path / "python"
-    for file, text in ((client, SSH), (program, warm.script()), (python, fork_server().script())):
-        file.write_text(text)
-        file.chmod(0o700)
-    over = ("--ssh", "--hosts", "east,west", "--ssh-command", str(client), "--remote-command", str(program))
-    done = _run(*unhang("preflight", "--json", "--python", str(python), *over))
-    report = json.loads(done.stdout)
-    assert (report["schema_version"], report["verdict"], done.returncode) == (1, "sound", 0), done.stderr
-    assert [node["host"] for node in report["nodes"]] == ["east", "west"]
-    assert report["findings"] == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -3,10 +3,16 @@
 Run by `make preflight`.
 """
 
+import os
+import signal
 import subprocess
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from shared.answer.preflight import NodeState, PreflightKind
@@ -88,63 +94,47 @@ def test_a_host_of_nobody_with_the_address_of_a_node(network: Network, tmp_path:
     assert shown.split()[2] in finding.text, finding
 
 
-def test_large_packets_that_are_lost(network: Network, tmp_path: Path) -> None:
-    """Connections are made and small messages pass, but nothing that fills a packet: the MTU is named."""
-    with network.bad_cable("n05", largest=1000):
-        ended = run(network, tmp_path)
-    assert (ended.bad, ended.status) == ({"n05"}, 10), ended.said
-    assert "MTU" in ended.report.findings[0].hint
+def test_a_cable_that_is_pulled(network: Network, tmp_path: Path) -> None:
+    """After the host has reported."""
+    with Preflight(network, tmp_path, "--trial", "15", "--wait", "60", deadline=DEADLINE) as preflight:
+        preflight.wait_for("waiting for nodes: passed")
+        with network.unplugged("n05"):
+            ended = preflight.wait()
+            assert ended.bad == {"n05"}, ended.said
+            assert ended.report.hosts(NodeState.UNKNOWN) == ()
 
 
-def test_loss_in_one_direction(network: Network, tmp_path: Path) -> None:
-    """30 % of the frames to one host are lost; it is named, and no other."""
-    with network.bad_cable("n05", loss=0.3, ways="in"):
-        ended = run(network, tmp_path)
-    assert (ended.bad, ended.status) == ({"n05"}, 10), ended.said
+@contextmanager
+def stopping(preflight: Preflight, name: str) -> Iterator[None]:
+    """A host whose ranks are stopped as soon as they run."""
+    ended = threading.Event()
+
+    def stop() -> None:
+        while not ended.is_set():
+            with suppress(psutil.Error, OSError):
+                for runner in psutil.Process(preflight.guests[name].pid).children():
+                    for rank in runner.children(recursive=True):
+                        os.kill(rank.pid, signal.SIGSTOP)
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
-def test_nothing_arrives_in_one_direction(network: Network, tmp_path: Path) -> None:
-    """The host never reaches the coordinator, so that it is known by its number alone; no other is named."""
-    with network.bad_cable("n05", loss=1.0, ways="in"):
-        ended = run(network, tmp_path)
-    (finding,) = ended.report.findings
-    assert (ended.bad, ended.status, finding.kind) == ({"node 5"}, 10, PreflightKind.NODE_ABSENT), ended.said
-    assert ended.report.hosts(NodeState.GOOD) == tuple(name for name in HOSTS if name != "n05")
-
-
-def answer_by_another_way(network: Network, name: str) -> None:
-    """Give all hosts a second interface, and let one host's answers to the first network leave by its second.
-
-    They come to the others' second interfaces, where these expect nothing from the first network (rp_filter 1), and
-    are dropped: what that host receives by its first interface stays without an answer.
-    """
-    network.switch.ip("link add name lan2 type bridge", "link set lan2 up")
-    for number, (each, host) in enumerate(network.hosts.items(), start=1):
-        network.switch.ip(
-            f"link add two-{each} type veth peer name eth1 netns {host.pid}", f"link set two-{each} master lan2 up"
-        )
-        host.ip(f"address add 10.77.4.{number}/24 dev eth1", "link set eth1 up")
-        strict = 0 if each == name else 1
-        write = f"for file in /proc/sys/net/ipv4/conf/*/rp_filter; do echo {strict} > $file; done"
-        subprocess.run(host.on_network("sh", "-c", write), check=True)
-    lines = ["route del 10.77.3.0/24 dev eth0"]
-    for each, host in network.hosts.items():
-        if each != name:
-            shown = subprocess.check_output(host.on_network("ip", "-br", "link", "show", "eth1"), text=True)
-            lines.append(f"neigh replace {network.addresses[each]} lladdr {shown.split()[2]} dev eth1 nud permanent")
-    lines.append(f"route add 10.77.3.0/24 dev eth1 src {network.addresses[name]}")
-    network.hosts[name].ip(*lines)
-
-
-def test_answers_that_take_another_way(network: Network, tmp_path: Path) -> None:
-    """Its first interface is named, and the one that works; the coordinator is reached by the second network."""
-    answer_by_another_way(network, "n05")
-    ended = run(network, tmp_path, "--coordinator", "10.77.4.1:8473")
-    assert (ended.bad, ended.status) == ({"n05"}, 10), ended.said
-    found = {each.kind: each for each in ended.report.findings}
-    assert {each.hosts for each in ended.report.findings} == {("n05",)}, ended.said
-    assert found[PreflightKind.PATH_FAILS].path == "eth0"
-    assert "GLOO_SOCKET_IFNAME=eth1" in found[PreflightKind.NODE_FAILS].hint
+def test_ranks_that_stop(network: Network, tmp_path: Path) -> None:
+    """A host on which every rank is stopped: trials hang, and unhang says of one why."""
+    with (
+        Preflight(network, tmp_path, "--trial", "15", "--wait", "60", deadline=DEADLINE) as preflight,
+        stopping(preflight, "n06"),
+    ):
+        ended = preflight.wait()
+        assert (ended.bad, ended.status) == ({"n06"}, 10), ended.said
+        assert ended.report.hosts(NodeState.UNKNOWN) == ()
 
 
 def name_at_loopback(network: Network, directory: Path, *named: str) -> None:

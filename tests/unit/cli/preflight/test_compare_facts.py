@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.node_facts import NodeReport, RdmaPort, read_facts
+from cli.preflight.node_facts import Nic, NodeReport, RdmaPort, read_facts
 from cli.preflight.stages.compare_facts import busy_gpus, checks_of, clocks_apart, lacking, same_addresses
 from shared.answer.checks import CheckId
 from shared.wire.devices import Gpu, GpuProcess, Gpus
@@ -14,8 +14,15 @@ from shared.wire.setup import Setup, Versions
 def node(number: int, *, gpus: int = 8, **fields: Any) -> NodeReport:
     """Return what a usual node says, with some of it changed."""
     found = fields.pop("gpus_found", (Gpu(index=5, nvlinks_up=18, nvlinks_down=0),))
+    data = fields.pop("data", nic())
+    fields["nics"] = (nic(name="eth0"), data, nic(name="docker0", link="has no carrier" if number == 2 else ""))
     usual = {"rdma": rdma("400 Gb/sec (4X NDR)"), "setup": Setup(gpus=gpus), "gpus": Gpus(gpus=found)}
     return NodeReport(**{"host": f"n{number}", **usual, **fields})
+
+
+def nic(**fields: Any) -> Nic:
+    """Return an interface that works, with some of it changed."""
+    return Nic(**{"name": "eth1", "address": "10.0.0.1", "mtu": 9000, "speed": 25_000, **fields})
 
 
 def rdma(rate: str) -> tuple[RdmaPort, ...]:
@@ -32,6 +39,9 @@ DOWN = (RdmaPort(device="mlx5_0", port="1", state="DOWN"),)
         (node(2, gpus=7), "7 GPUs there, and 8 on most"),
         (node(2, rdma=DOWN), "mlx5_0/1 is DOWN"),
         (node(2, rdma=rdma("100 Gb/sec (4X EDR)")), "mlx5_0/1 runs at 100 Gb/sec (4X EDR), and at 400 Gb/sec (4X NDR)"),
+        (node(2, data=nic(up=False, link="has no carrier")), "interface eth1 (10.0.0.1) has no carrier, and works on"),
+        (node(2, data=nic(address="")), "interface eth1 has no address, and one on most nodes"),
+        (node(2, data=nic(speed=1000)), "interface eth1 runs at 1000 Mb/s, and at 25000 Mb/s on most nodes"),
         (node(2, gpus_found=(Gpu(index=5, nvlinks_up=17, nvlinks_down=1),)), "GPU 5 has 1 NVLink down"),
     ],
 )

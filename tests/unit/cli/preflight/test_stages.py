@@ -142,33 +142,6 @@ async def test_a_host_name_that_leads_to_the_loopback(address: str, leads: str) 
     assert leads in finding.hint and "/etc/hosts" in finding.hint
 
 
-async def test_host_names_that_all_lead_to_the_loopback() -> None:
-    """Nobody is accused; the setting is named, and why it is needed."""
-    known = board(lambda plan: 0.0 if len(plan.members) > 1 and not plan.interface else 1e9, nodes=4)
-    known.backend = "gloo"
-    tell_name(known, dict.fromkeys(range(4), "127.0.1.1"))
-    report = await run(known)
-    (finding,) = report.findings
-    assert (report.verdict, finding.kind) == (Soundness.CANNOT_TELL, PreflightKind.NOT_TOLD_APART)
-    assert "GLOO_SOCKET_IFNAME=eth0" in finding.hint and "alike on n1, n2, n3" in finding.hint
-
-
-async def test_two_host_names_that_lead_to_the_loopback() -> None:
-    """Gloo connects from one of two such nodes alone, so that both work with all others: the setting is named."""
-
-    def passes(plan: TrialPlan) -> float:
-        return 0.0 if {2, 5} <= set(plan.members) and not plan.interface else 1e9
-
-    known = board(passes)
-    known.backend = "gloo"
-    tell_name(known, {2: "127.0.1.1", 5: "127.0.1.1"})
-    report = await run(known)
-    (finding,) = report.findings
-    assert (finding.kind, finding.hosts) == (PreflightKind.LINK_FAILS, ("n2", "n5"))
-    assert finding.path == "GLOO_SOCKET_IFNAME is not set" and "alike on n5" in finding.hint
-    assert report.drain == ()
-
-
 async def test_host_names_matter_to_gloo_alone() -> None:
     """Under NCCL they are no fault, and it is said what was not tried; nor where an interface is named."""
     known = board(lambda plan: 1e9, GLOO_SOCKET_IFNAME="eth0")

@@ -219,21 +219,6 @@ def of_slurm(ranks: Sequence[RankSnapshot], job: str) -> tuple[RankSnapshot, ...
     return tuple(rank.model_copy(update={"identity": rank.identity.model_copy(update={"job": job})}) for rank in ranks)
 
 
-async def test_node_that_slurm_gave_the_job_and_nobody_reports_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By its name, with the ranks that must be there and why it cannot be asked; not only as missing ranks."""
-    slurm_with(tmp_path, monkeypatch, "77|node1,127.77.0.7")
-    ranks = of_slurm(case_ranks("missing_rank2", (0, 1), host="node1"), "slurm-77")
-    ways = {"slurm": True, "agent_url": "http://{host}:8471"}
-    async with collector(tmp_path, FakeAgent("node1", ranks), **ways) as (client, _):
-        diagnosis, text = await diagnosed(client, "slurm-77")
-    finding = diagnosis.findings[0]
-    assert (finding.kind, finding.culprit_ranks) == ("rank_unreachable", (2, 3))
-    assert {culprit.host for culprit in finding.culprits} == {"127.77.0.7"}
-    assert "no agent listens there" in text
-
-
 async def test_node_that_slurm_gave_the_job_and_that_has_no_rank_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
