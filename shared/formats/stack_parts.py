@@ -136,7 +136,10 @@ def _read(lines: list[str]) -> tuple[list[tuple[Tool, Stacks]], list[str]]:
     """2, 3."""
     own: dict[Tool, list[str]] = defaultdict(list)
     beside: list[str] = []
-    inside: Tool | None = Tool.PYSPY if is_of_frames("\n".join(lines)) else None
+    text = "\n".join(lines)
+    if is_of_frames(text) and (bare := _parse(Tool.PYSPY, text)):  # somebody's own words above them may tell the pid
+        return [(Tool.PYSPY, stacks) for stacks in bare], [line for line in lines if not is_pyspys(line)]
+    inside: Tool | None = None
     for line in lines:
         tool = _begins(line) or (inside if inside is not None and _belongs(line, inside) else None)
         inside = tool or (inside if not line.strip() else None)
