@@ -70,13 +70,13 @@ class Cause(NamedTuple):
 
 
 def is_lossy(reached: Reached, usual: float) -> bool:
-    """Are many more packets lost than in most flows?"""
+    """Are many more packets lost than in good flows?"""
     share = reached.resent / reached.sent if reached.sent else 0.0
     return reached.resent >= _LEAST_RESENT and share > max(LEAST_LOSS, _TIMES_USUAL * usual)
 
 
 def is_late(reached: Reached, usual: float) -> bool:
-    """Does an answer take much longer than in most flows?"""
+    """Does an answer take much longer than in good flows?"""
     return reached.trip_seconds > max(LEAST_TRIP_SECONDS, _TIMES_USUAL_TRIP * usual)
 
 
@@ -103,7 +103,7 @@ def cause_of(flows: Sequence[Flow]) -> Cause:
     if lossy:
         sent, resent = (sum(getattr(flow.reached, each) for flow in lossy) for each in ("sent", "resent"))
         others = f"{100 * max(flow.usual_loss for flow in lossy):.2g} %"
-        detail = f"{100 * resent / sent:.2g} % of the packets{_ways(lossy)} are lost, {others} in most other pairs"
+        detail = f"{100 * resent / sent:.2g} % of the packets{_ways(lossy)} are lost, {others} in good pairs"
         return Cause("loses packets", detail, _HINT_LOSS, evidence)
     some = [flow for flow in failing if flow.reached.failed and _some_ports(flow)]
     if some:
@@ -117,7 +117,7 @@ def cause_of(flows: Sequence[Flow]) -> Cause:
     if late:
         trip = 1e3 * max(flow.reached.trip_seconds for flow in late)
         usual = 1e3 * max(flow.usual_trip for flow in late)
-        detail = f"an answer takes {trip:.0f} ms, {usual:.2g} ms in most other pairs"
+        detail = f"an answer takes {trip:.0f} ms, {usual:.2g} ms in good pairs"
         return Cause("is slow", detail, _HINT_MUCH, evidence)
     to_it, from_it = any(flow.is_to_it for flow in failing), any(not flow.is_to_it for flow in failing)
     ways = "neither reaches others nor is reached" if to_it and from_it else (

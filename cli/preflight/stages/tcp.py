@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from statistics import median_low
 
 from pydantic import ValidationError
 
@@ -51,14 +50,12 @@ class TcpPath:
     """What came of it, by who sent and who received."""
 
     def usual_loss(self) -> float:
-        """Return which share of packets is lost in most flows."""
-        shares = [each.resent / each.sent for each in self.flows.values() if each.sent]
-        return median_low(shares) if shares else 0.0
+        """Return which share of packets is lost in good flows."""
+        return _usual([each.resent / each.sent for each in self.flows.values() if each.sent])
 
     def usual_trip(self) -> float:
-        """Return how long an answer takes in most flows."""
-        trips = [each.trip_seconds for each in self.flows.values() if each.trip_seconds]
-        return median_low(trips) if trips else 0.0
+        """Return how long an answer takes in good flows."""
+        return _usual([each.trip_seconds for each in self.flows.values() if each.trip_seconds])
 
     def works(self, one: int, other: int) -> bool:
         """Does it, both ways?"""
@@ -71,6 +68,11 @@ class TcpPath:
             or is_late(each, self.usual_trip())
             for each in both
         )
+
+
+def _usual(values: Sequence[float]) -> float:
+    """Return the lower quartile: two bad nodes of six are in most pairs, and just under half in three of four."""
+    return sorted(values)[len(values) // 4] if values else 0.0
 
 
 def shared_interfaces(board: Board) -> list[str]:

@@ -19,11 +19,11 @@ NOTHING = Reached(failed=dict.fromkeys(PORTS, "no answer within 3 s"))
     [
         (LOST, LOST, "exchanges nothing large", "full packets are lost, packets of 1000 bytes arrive; its MTU is 9000"),
         (LOST, Reached(sent=1450), "exchanges nothing large", "full packets to it are lost"),
-        (DROPS, Reached(sent=1450), "loses packets", "30 % of the packets to it are lost, 0 % in most other pairs"),
+        (DROPS, Reached(sent=1450), "loses packets", "30 % of the packets to it are lost, 0 % in good pairs"),
         (Reached(sent=1450, resent=15), Reached(sent=1450, resent=14), "loses packets", "1 % of the packets are lost"),
         (Reached(failed=CLOSED, sent=1450), Reached(sent=1450), "answers on some ports only", "4 of 8 ports to it"),
         (Reached(large=LATE, sent=90), Reached(sent=1450), "exchanges nothing large", "2097152 bytes to it"),
-        (SLOW, SLOW, "is slow", "an answer takes 200 ms, 0.1 ms in most other pairs"),
+        (SLOW, SLOW, "is slow", "an answer takes 200 ms, 0.1 ms in good pairs"),
         (NOTHING, NOTHING, "neither reaches others nor is reached", ""),
         (NOTHING, Reached(sent=1450), "cannot be reached", ""),
         (Reached(sent=1450), NOTHING, "does not reach others", ""),
