@@ -141,7 +141,7 @@ FAULTS = (
     fault("5 % loss, first node", cable("n0", loss=0.05), "n0", words=("eth1", "are lost")),
     fault("nothing arrives on data", cable("n3", loss=1.0, ways="in"), "n3", words=("eth1", "neither")),
     fault("half of the ports dropped (data)", dropped("n3", *HALF), "n3", words=("eth1", "ports", "no answer")),
-    fault("all ports above 1,024 dropped", dropped("n3", 1024, 65_534), "n3", words=("eth1", "cannot be reached")),
+    fault("all ports above 1,024 dropped", dropped("n3", 1024, 65_534), "n3", words=("eth1", "nor is reached")),
     fault("MASTER_PORT dropped", dropped("n3", 29_500, 29_500), "n3", words=("port 29500",)),
     fault("dead link (data)", dead_link("n1", "n4"), link=("n1", "n4"), words=("eth1", "do not work together")),
     fault("dead link, adjacent", dead_link("n2", "n3"), link=("n2", "n3"), words=("eth1", "do not work together")),
