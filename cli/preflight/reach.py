@@ -78,7 +78,10 @@ class Listeners:
     async def open(self, address: str, port: int) -> int | str:
         """Listen, and return the port; or why it cannot be."""
         try:
-            server = await asyncio.start_server(self._answer, address, port, backlog=_MOST_VISITORS)
+            # Of addresses that may be used again the kernel gives ports of the lower half of its range alone.
+            server = await asyncio.start_server(
+                self._answer, address, port, backlog=_MOST_VISITORS, reuse_address=bool(port)
+            )
         except OSError as error:
             return error.strerror or str(error)
         self._servers.append(server)
