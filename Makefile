@@ -64,8 +64,16 @@ zoo: $(INSTALLED) ## every program that hangs, with the probe and without, as a 
 healthy: $(INSTALLED) ## jobs that are well, each looked at five times, as a table; HEALTHY='--fast backs_off' for fewer; hours
 	$(BIN)/python -m tests.system.live.healthy $(HEALTHY)
 
-lab: $(INSTALLED) ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., NCCL=FILE; gigabytes
-	@$(BIN)/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
+# Beside PyTorch's wheel the lab needs what unhang needs, and no PyTorch for CPUs: without .venv it makes a smaller one.
+LAB_VENV := $(if $(wildcard $(INSTALLED)),$(VENV),build/lab/venv)
+build/lab/venv/.installed: pyproject.toml constraints.txt
+	@echo 'lab: making build/lab/venv'
+	@$(PYTHON) -m venv build/lab/venv
+	@build/lab/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[collector]'
+	@touch $@
+
+lab: $(LAB_VENV)/.installed ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., NCCL=FILE; gigabytes
+	@$(LAB_VENV)/bin/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
 

@@ -30,12 +30,14 @@ def wants_colour(choice: str) -> bool:
 
 def width() -> int:
     """Return the columns to write for: the terminal's, else $COLUMNS, else 100."""
-    columns = shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if _knows_width() else PIPE_COLUMNS
-    return min(columns, _MOST_COLUMNS)
+    return min(screen() or PIPE_COLUMNS, _MOST_COLUMNS)
 
 
-def _knows_width() -> bool:
-    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+def screen() -> int | None:
+    """Return the columns of the reader's screen; None: nobody says, as in a pipe."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit():
+        return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns
+    return None
 
 
 def emit(text: str) -> None:

@@ -135,8 +135,12 @@ class Service:
             host=address.host, url=address.url, lease_seconds=leases.seconds, digest_seconds=self.digest_seconds
         )
 
-    async def _diagnose_unasked(self, job: str) -> Diagnosis:
-        run = await self.start(self.question(job), asked=False)
+    async def _diagnose_unasked(self, job: str, patience: float | None) -> Diagnosis:
+        question = self.question(job)
+        if patience is not None:
+            least = min(patience, question.patience_seconds)
+            question = question.model_copy(update={"patience_seconds": least})
+        run = await self.start(question, asked=False)
         while (diagnosis := await run.within(_UNASKED_SECONDS)) is None:
             pass
         return diagnosis
@@ -222,7 +226,8 @@ class Service:
         few = run.asked and self.watcher is not None and job is not None and not self.inventory.pods
         if self.watcher is None or not job:
             return WatchedAgents(leases.live())
-        return WatchedAgents(leases.live(), self.watcher.reported(job) if few else None, self.watcher.usual_pause(job))
+        reported, usual = self.watcher.reported(job) if few else None, self.watcher.usual_pause(job)
+        return WatchedAgents(leases.live(), reported, usual, self.watcher.faulty_hosts)
 
     async def _keep(self, made: Sweep, run: Run) -> Diagnosis:
         """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""

@@ -37,6 +37,7 @@ _OFTEN = 2048
 _MOST_AT_ONCE = 4
 """Jobs that are looked at unasked: half of what is diagnosed at once. Those that somebody asks about come first."""
 _REFRESH_SECONDS = 3.0
+_COUNT_SECONDS = 60.0
 """How often it is looked up which incidents people or other replicas have opened or closed."""
 
 _log = logging.getLogger(__name__)
@@ -47,8 +48,8 @@ def digest_seconds_of(agents: int) -> float:
     return min(_RARELY_SECONDS, max(DIGEST_SECONDS, DIGEST_SECONDS * agents / _OFTEN))
 
 
-Diagnose = Callable[[str], Awaitable[Diagnosis]]
-"""Diagnoses the job of that name. Raises UnhangError."""
+Diagnose = Callable[[str, float | None], Awaitable[Diagnosis]]
+"""Diagnoses the job of that name, with so much patience at most; None: as usual. Raises UnhangError."""
 
 
 class Watcher:
@@ -67,7 +68,9 @@ class Watcher:
         self._looking: set[asyncio.Task[None]] = set()
         self._waiting: dict[JobKey, Alarm] = {}
         self._known: set[JobKey] = set()
-        self._refreshed = float("-inf")
+        self._refreshed = self._counted = float("-inf")
+        self.faulty_hosts: tuple[str, ...] = ()
+        """Nodes at fault again and again for causes that hardware can have."""
 
     def take(self, host: str, digest: NodeDigest) -> None:
         """Take in what an agent tells."""
@@ -94,6 +97,12 @@ class Watcher:
         watch = self.detector.find(job)
         return None if watch is None else reported_by(watch.view, watch.user, self._clock())
 
+    async def _count_faults(self, now: float) -> None:
+        """Learn which nodes are at fault again and again."""
+        if now - self._counted >= _COUNT_SECONDS:
+            self.faulty_hosts = await self._async_store.ask(self._store.incidents.faulty_hosts)
+            self._counted = now
+
     def usual_pause(self, job: str) -> float | None:
         """Return how long jobs of that name usually pause, in seconds; None: nothing was learnt."""
         watch = self.detector.find(job)
@@ -113,6 +122,7 @@ class Watcher:
             if now - self._refreshed >= _REFRESH_SECONDS:
                 await self._refresh()
                 self._refreshed = now
+            await self._count_faults(now)
         except StoreTrouble as trouble:
             _log.debug("the store cannot be used: %s", trouble)
 
@@ -141,7 +151,7 @@ class Watcher:
                 if await self._hold(key):
                     self.looked += 1
                     _log.info("looking at %s unasked: %s", quoted(self.detector.name_of(key)), ask.reason)
-                    diagnosis = await self._made(key)
+                    diagnosis = await self._made(key, ask.patience_seconds)
         finally:
             alarm = self.detector.answered(key, diagnosis, self._clock())
         if alarm is not None:
@@ -152,12 +162,12 @@ class Watcher:
         except StoreTrouble as trouble:
             _log.warning("what was found about %s waits for the store: %s", quoted(key[0]), trouble)
 
-    async def _made(self, key: JobKey) -> Diagnosis | None:
+    async def _made(self, key: JobKey, patience: float | None) -> Diagnosis | None:
         try:
             try:
-                return await self._diagnose(self.detector.name_of(key))
+                return await self._diagnose(self.detector.name_of(key), patience)
             except InvalidInput:  # several users have a job of that name, of which one tells us nothing
-                return await self._diagnose(qualified(*key))
+                return await self._diagnose(qualified(*key), patience)
         except UnhangError as error:
             _log.info("%s was not diagnosed: %s", quoted(key[0]), error)
             return None

@@ -22,7 +22,7 @@ their own jobs.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agent.errors import Unavailable
@@ -38,12 +38,17 @@ from agent.find.torch_stores import (
     string,
     walk,
 )
-from agent.proc.memory.mappings import MemoryRegion, in_order_of_groups
+from agent.proc.memory.mappings import HEAP_PIECE, MemoryRegion, cut, writable_data
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 from agent.proc.memory.search import search_words
 from agent.proc.procfs import ProcFs
 from shared.missing import Reason
 
+_PIECE = 64 * 1024 * 1024
+"""glibc begins the arenas of threads at multiples of this (HEAP_MAX_SIZE in malloc/arena.c), and none is larger."""
+_IMPORTED = 64 * 1024 * 1024
+"""What the import of PyTorch 2.13 leaves in the heap; groups were found 12 to 34 MiB behind it."""
+_SOON_AFTER = 256 * 1024 * 1024
 _MOST_GROUPS = 4096
 _WORLD_PREFIX = b"0"
 
@@ -70,14 +75,16 @@ def find_group(
     *,
     copied: TorchGroup | None = None,
     or_awaited: bool = True,
+    surely: bool = False,
 ) -> TorchGroup | None:
     """Return the group of the world in a process that has mapped `regions`, or its agent for calls; None: it has none.
 
     `copied`: the group of the rank that this process was forked from. Smaller groups in it may be that rank's, too.
-    `or_awaited`: where it has none, the one for whose other ranks it waits.
+    `or_awaited`: where it has none, the one for whose other ranks it waits. `surely`: threads of a group run in it.
 
     None as well where the limits of `memory` came before any was found. Raises Gone, or Unavailable where they came and
-    only a smaller group was found by then: that is no world, and would give the process another rank than its own.
+    only a smaller group was found by then: that is no world, and would give the process another rank than its own. The
+    same where none was found in one that surely has one.
     """
     vtables = find_vtables(memory, regions)
     if vtables is None:
@@ -85,7 +92,7 @@ def find_group(
     called, found, awaited = _current(memory, vtables), list[TorchGroup](), list[TorchGroup]()
     store = next((at for at, name in vtables.stores.items() if or_awaited and name == TCP), None)
     wanted = [vtables.group] if store is None else [vtables.group, store]
-    for piece in in_order_of_groups(regions):
+    for piece in _in_order(writable_data(regions)):
         result = search_words(procfs, memory, [piece], wanted, most_found=_MOST_GROUPS)
         for word in result.found:
             one, kept = (_group, found) if word.value == vtables.group else (_awaited, awaited)
@@ -95,7 +102,7 @@ def find_group(
         if any(group.is_first for group in found):
             break
         if not result.is_complete:
-            if found and len(result.found) < _MOST_GROUPS:
+            if (found or surely) and len(result.found) < _MOST_GROUPS:
                 raise Unavailable(Reason.TIMED_OUT, f"the memory of process {memory.pid} was not searched to its end")
             break
     world = max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)
@@ -129,6 +136,17 @@ def is_still_there(memory: ProcessMemory, group: TorchGroup) -> bool:
     if group.is_awaited:
         return _awaited(memory, group.address, group.vtables) == group
     return _current(memory, group.vtables) == group or _group(memory, group.address, group.vtables) == group
+
+
+def _in_order(regions: Sequence[MemoryRegion]) -> Iterator[MemoryRegion]:
+    """Step 2."""
+    for heap in (region for region in regions if region.is_heap):
+        imported, after = (min(heap.start + size, heap.end) for size in (_IMPORTED, _SOON_AFTER))
+        for start, end in ((imported, after), (heap.start, imported), (after, heap.end)):
+            yield from cut(heap._replace(start=start, end=end), HEAP_PIECE)
+    others = (region for region in regions if not region.is_heap)
+    for region in sorted(others, key=lambda region: region.start % _PIECE != 0):
+        yield from cut(region, _PIECE)
 
 
 def _group(memory: ProcessMemory, address: int, vtables: Vtables) -> TorchGroup | None:

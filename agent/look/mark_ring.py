@@ -47,12 +47,13 @@ class MarkRing:
         """Take in what was read at a time, in Unix seconds. Returns whether the rank has gone on."""
         newest = nlargest(_MOST_GROUPS, map(_bounded, marks), key=lambda mark: mark.issued_ns)
         before, first = self._places, self._read_at is None
+        since = _first_since(newest, at) if first else at
         self._places = {}
         for mark in reversed(newest):  # of two groups of one name the one that issued last counts
             name = mark.name, mark.description
             known = before.get(name)
             stands = known is not None and not _is_ahead(mark, known.mark)
-            self._places[name] = known if known is not None and stands else _Place(mark, _since(mark, at, first=first))
+            self._places[name] = known if known is not None and stands else _Place(mark, since)
         self._read_at = at
         while self._steps and self._steps[0] < at - _KEPT_SECONDS:
             self._steps.popleft()
@@ -69,10 +70,7 @@ class MarkRing:
     @property
     def is_pending(self) -> bool:
         """Was something issued last that is not completed, as far as its groups tell?"""
-        latest = max(self._places.values(), key=lambda place: place.mark.issued_ns, default=None)
-        if latest is None or latest.mark.issued is None or latest.mark.completed is None:
-            return False
-        return latest.mark.completed < latest.mark.issued
+        return self.newest is not None and _is_pending(self.newest)
 
     @property
     def longest_pause(self) -> float | None:
@@ -104,10 +102,16 @@ class MarkRing:
         )
 
 
-def _since(mark: GroupMark, at: float, *, first: bool) -> float:
-    """Return since when a group is known to be there: what was pending when first read has been since it was issued."""
-    pending = mark.issued is not None and mark.completed is not None and mark.completed < mark.issued
-    return min(at, mark.issued_ns / 1e9) if first and pending else at
+def _first_since(newest: list[GroupMark], at: float) -> float:
+    """Return since when a rank that is first read is known to be there: since it issued its last, if that is pending.
+
+    What completes beside that is seen by the next beat.
+    """
+    return min(at, newest[0].issued_ns / 1e9) if newest and _is_pending(newest[0]) else at
+
+
+def _is_pending(mark: GroupMark) -> bool:
+    return mark.issued is not None and mark.completed is not None and mark.completed < mark.issued
 
 
 def _is_ahead(mark: GroupMark, known: GroupMark) -> bool:

@@ -81,7 +81,8 @@ def event_line(event: IncidentEvent, collector: str | None = None) -> str:
     incident = event.incident
     owner = f" of {incident.owner or incident.user}" if incident.owner or incident.user else ""
     on = f", on {', '.join(incident.hosts)}" if incident.hosts else ""
-    what = f"{incident.headline} ({incident.certainty}{on})"
+    again = f"; {incident.again}" if incident.again else ""
+    what = f"{incident.headline} ({incident.certainty}{on}{again})"
     lines = ["  ".join((event.at, event.kind.replace("_", " "), f"{incident.job}{owner}", what))]
     if incident.is_live:
         link = f"{collector.rstrip('/')}/incidents/{incident.id}" if collector else _look_at(incident.job)

@@ -143,8 +143,17 @@ class Observations:
         return self.nodes.get(self.roster.ranks[rank].host or "", NO_FACTS)
 
     def gpus_of(self, rank: int) -> tuple[Gpu, ...]:
-        """Return the GPUs on which the rank's processes compute."""
-        return self.facts_of(rank).gpus_of(pids_of(self.roster.ranks[rank]))
+        """Return the GPUs on which the rank's processes compute.
+
+        One that the driver cannot reach tells of no process: it is that of the one rank of its node without another.
+        """
+        view, facts = self.roster.ranks[rank], self.facts_of(rank)
+        found = facts.gpus_of(pids_of(view))
+        lost = [gpu for gpu in facts.gpus if gpu.fault is not None and not gpu.processes]
+        if found or len(lost) != 1:
+            return found
+        others = [each for each in self.roster.by_host[facts.host] if each.rank != rank and not each.gone]
+        return tuple(lost) if others and all(facts.gpus_of(pids_of(each)) for each in others) else ()
 
     def kernel_on(self, rank: int) -> list[KernelEvent]:
         """Return what the kernel of its node tells of the rank's processes and their GPUs."""

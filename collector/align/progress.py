@@ -13,9 +13,9 @@ from itertools import pairwise
 from operator import sub
 
 from collector.align.roster import RankView, Roster
-from collector.align.stacks.activity import Activity, runs_call
+from collector.align.stacks.activity import Activity
 from collector.align.stacks.lock_files import polls_database, polls_lock_file
-from collector.align.stacks.polls import in_remote_call, polling
+from collector.align.stacks.polls import in_remote_call, polling, serves, serves_on, stands_at_one_place
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.thresholds import (
     BUSY_GAPS,
@@ -38,6 +38,7 @@ from collector.align.work.beats import (
     seconds_of,
     spins,
 )
+from shared.missing import Missing
 from shared.wire.snapshot import Process, RankSnapshot
 from shared.wire.stacks import Stacks, Thread
 from shared.wire.trace import State, Trace
@@ -129,8 +130,13 @@ def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
 
 
 def _seconds_between(view: RankView) -> float:
-    times = [look.looked_at_ns for look in view.looks if look.looked_at_ns is not None]
+    """Of looks that were too late for everything nothing is known but when they began."""
+    times = [look.looked_at_ns for look in view.looks if look.looked_at_ns is not None and _was_read(look)]
     return (max(times) - min(times)) / 1e9 if times else 0.0
+
+
+def _was_read(look: RankSnapshot) -> bool:
+    return not all(isinstance(part, Missing) for part in (look.process, look.stacks, look.recorder))
 
 
 def _rank_motion(view: RankView, activity: Activity | None) -> Motion:
@@ -174,11 +180,13 @@ def runnable(view: RankView) -> bool:
 
 
 def _worked_within(view: RankView, activity: Activity | None, look: RankSnapshot) -> bool | None:
-    """Did the rank or one of its children work while it was looked at?"""
+    """Did the rank or one of its children work while it was looked at? Of who serves calls little is seen so."""
     children = (at_work(beats_within(child.process)) for child in look.children)
     own = at_work_within(look, burns=polling(view, activity, look, look).cpu)
+    if not own and (view.apart is not None or (activity is not None and in_remote_call(activity))):
+        own = None
     ran = len(view.looks) < 2 and _stack_changed(view, look, look)
-    return _any_known((own, ran or None, _switched_within(view, activity, look), *children))
+    return _any_known((own, ran or serves(look) or None, _switched_within(view, activity, look), *children))
 
 
 def _switched_within(view: RankView, activity: Activity | None, look: RankSnapshot) -> bool | None:
@@ -244,9 +252,20 @@ def _only_polls(view: RankView) -> bool:
 
 
 def _woke(view: RankView, activity: Activity | None) -> bool:
+    if activity is not None and _counts_one_wait(view, activity):
+        return False
     moved = any(_stack_changed(view, a, b) or _switched(view, activity, a, b) for a, b in pairwise(view.looks))
     within = any(_switched_within(view, activity, look) for look in view.looks)
     return (moved or within) and not _only_polls(view)
+
+
+def _counts_one_wait(view: RankView, activity: Activity) -> bool:
+    """Has it waited for others at one place in all looks, and its groups counted nothing new? It polls, then."""
+    records = [look.recorder for look in view.looks]
+    counts = all(isinstance(record, Trace) and not record.is_recorded for record in records)
+    if not counts or not activity.waits_for_ranks or any(_progress(a) != _progress(b) for a, b in pairwise(view.looks)):
+        return False
+    return stands_at_one_place(view, activity)
 
 
 def _still_seconds(view: RankView, activity: Activity | None) -> float:
@@ -293,7 +312,7 @@ def _switched(view: RankView, activity: Activity | None, a: RankSnapshot, b: Ran
     if polling(view, activity, a, b).wakes:
         return False
     calls = activity is not None and in_remote_call(activity)
-    if calls and _serves_on(a, b):
+    if calls and serves_on(a, b):
         return True
     if view.apart is None:
         return None if view.idles else main_switched(beats_between(a.process, b.process), polls=not calls)
@@ -302,20 +321,6 @@ def _switched(view: RankView, activity: Activity | None, a: RankSnapshot, b: Ran
         return None
     before, after = (thread.switches for thread in threads)
     return often(before, after, (b.looked_at_ns - a.looked_at_ns) / 1e9 if not calls else 0.0)
-
-
-def _serves_on(a: RankSnapshot, b: RankSnapshot) -> bool:
-    """Do other threads run remote calls than before, or has one of them woken? A call that hangs sleeps in its own."""
-    if not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks):
-        return False
-    before, after = (_serving(stacks) for stacks in (a.stacks, b.stacks))
-    first, last = ({thread.tid: thread.switches for thread in stacks.threads} for stacks in (a.stacks, b.stacks))
-    woke = any(often(first.get(tid), last.get(tid), 0.0) for tid in before | after)
-    return woke or (bool(before) and not before <= after)
-
-
-def _serving(stacks: Stacks) -> set[int]:
-    return {thread.tid for thread in stacks.threads if thread.tid is not None and runs_call(stacks.stack(thread))}
 
 
 def _stall(view: RankView) -> float | None:

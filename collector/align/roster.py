@@ -217,8 +217,9 @@ class Roster:
     @cached_property
     def owner(self) -> str | None:
         """The name of the job's user, where its nodes know one and agree."""
-        known = [view.identity or (view.exited and view.exited.identity) for view in self.ranks.values()]
-        names = {identity.owner for identity in known if identity is not None} - {None}
+        seen = [view.identity for view in self.ranks.values()]
+        gone = [view.exited.identity for view in self.ranks.values() if view.exited is not None]
+        names = {identity.owner for identity in (*seen, *gone) if identity is not None} - {None}
         return names.pop() if len(names) == 1 else None
 
     @cached_property

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collector.align.roster import Roster
-from collector.align.stacks.activity import Activity, Told, activity_of_thread
-from collector.align.stacks.tables.row_types import Doing
+from collector.align.stacks.activity import Activity, activity_of_thread
+from collector.align.stacks.tables.row_types import Doing, Told
 from collector.align.wait_states import MAY_WAIT, shown_state
 from shared.wire.kernel_events import KernelEvent, KernelEvents
 from shared.wire.snapshot import NodeSnapshot

@@ -24,6 +24,8 @@ class ToAsk:
 
     key: JobKey
     reason: str
+    patience_seconds: float | None = None
+    """How long the diagnosis may go on where only time tells; None: as long as any."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Detector:
                 assert watch.incident is not None
                 over.append(Over(key, watch.incident.id, why))
             elif reason := watch.ask(now):
-                ask.append(ToAsk(key, reason))
+                ask.append(ToAsk(key, reason, watch.patience_seconds(now)))
             if (usual := watch.take_learnt()) is not None:
                 learnt.append(Learnt(key, usual))
         for key, orphan in self._orphans.items():

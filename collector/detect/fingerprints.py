@@ -37,6 +37,7 @@ def fingerprint_of(finding: Finding, job: str, user: str | None) -> Fingerprint:
 def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint, *, trigger: str) -> Incident:
     """Return the incident to report to the store, which gives it its id and times."""
     hosts = sorted({culprit.host for culprit in finding.culprits if culprit.host is not None})
+    user = None if finding.where is None else finding.where.user
     return Incident(
         id="",
         job=diagnosis.job or fingerprint.job,
@@ -52,6 +53,7 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         key=fingerprint.key,
         culprits=finding.culprits,
         hosts=tuple(hosts),
+        place=f"{user.file}:{user.line}" if user is not None and user.line else "",
         opened_at="",
         seen_at="",
         still_since=finding.since,

@@ -22,6 +22,7 @@ from collector.detect.job_view import JobView
 from collector.detect.limits import (
     AGAIN_SECONDS,
     CONFIRM_SECONDS,
+    DIAGNOSIS_SECONDS,
     ENDED_SECONDS,
     FLAP_SECONDS,
     FORGOTTEN_SECONDS,
@@ -128,6 +129,12 @@ class JobWatch:
             self._asking, self._asked_at, self.reason = True, now, reason
             self._set_state(now)
         return reason
+
+    def patience_seconds(self, now: float) -> float | None:
+        """Return how long a diagnosis may go on where only time tells: it is to be there before the job's timeout."""
+        timeout = self.view.timeout_seconds
+        left = None if timeout is None else MOST_TIMEOUT_SHARE * timeout - self._still_for(now) - DIAGNOSIS_SECONDS
+        return None if left is None else max(0.0, left)
 
     @property
     def _is_watched(self) -> bool:

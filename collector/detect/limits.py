@@ -41,6 +41,8 @@ IDLE_AGAIN_SECONDS = 3_600.0
 """The same of a job that was found idle: a server that waits for requests does so for days."""
 CONFIRM_SECONDS = 5.0
 """Between the two diagnoses that raise an alarm."""
+DIAGNOSIS_SECONDS = 30.0
+"""What one may take, without patience."""
 UNTOLD_SECONDS = 10.0
 """The same after a diagnosis that could not tell, of a job that was found hung before: agents may have been slow."""
 LEAST_BETWEEN_SECONDS = 4.0

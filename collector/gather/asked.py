@@ -4,6 +4,7 @@ import inspect
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from collector.align.expected import Expected, Unanswered
 from collector.align.job_owner import apart
@@ -75,9 +76,8 @@ class AgentQueries:
         self._progress = progress
         self._nodes_of = nodes_of
         self._doubtful = frozenset(doubtful)
-        self.told: frozenset[int] = frozenset()
-        """Ranks that are not to be looked at, for their agents have told where they stand."""
-        self.usual_pause: float | None = None  # of jobs of this name, in seconds
+        self.told: frozenset[int] = frozenset()  # not to be looked at, for their agents have told where they stand
+        self.learnt: Mapping[str, Any] = {}  # of earlier runs, as `Expected` has it
         self._silent: dict[str, Silent] = {}
         self._answered: set[str] = set()
         self._unreadable: list[Missing] = []
@@ -159,7 +159,7 @@ class AgentQueries:
             user=self.user,
             neighbours=neighbours_of(self.job, lists_apart(self.lists.values(), self.job, self.user)),
             unanswered=self._unanswered(),
-            usual_pause_seconds=self.usual_pause,
+            **self.learnt,
             nodes_without_ranks=self._nodes_without_ranks(),
             told=fold(self.told),
             unreadable=tuple(self._unreadable),

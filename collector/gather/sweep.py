@@ -90,7 +90,7 @@ async def gather(
     """Take steps 1 to 4 of a sweep: look, and leave the judging to others. Raises as `sweep` does."""
     doubtful = watched.doubtful(agents)
     asking = AgentQueries(question, _as_fanout(client), progress, earlier or {}, nodes_of, doubtful)
-    asking.usual_pause = watched.usual_pause
+    asking.learnt = {"usual_pause_seconds": watched.usual_pause, "faulty_hosts": watched.faulty_hosts}
     return await SweepPlan(question, asking, progress, watched).gather(agents)
 
 

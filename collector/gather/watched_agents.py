@@ -26,6 +26,8 @@ class WatchedAgents:
     """How far the job's ranks are; None: that is not known of all, or does not help."""
     usual_pause: float | None = None
     """How long jobs of this name usually pause, in seconds, as was learnt; None: nothing was."""
+    faulty_hosts: tuple[str, ...] = ()
+    """Nodes at fault again and again for causes that hardware can have."""
 
     def doubtful(self, agents: Sequence[AgentAddress]) -> frozenset[str]:
         """Return the URLs of agents that have fallen silent; none where it is not usual to register."""

@@ -34,7 +34,7 @@ from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import waiting_in
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
-from shared.plural import either, ranks_with
+from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Trace
 
@@ -72,19 +72,14 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
 
 @costs_itself(lambda fault, observations: replace(fault, certainty=how_sure(fault.kind, Support.PART_FAILED)))
 def lasting_by_files(fault: Fault, observations: Observations) -> Fault:
-    """Return how sure it is where nothing but the files' times tells that two equal dumps are not one, copied twice.
-
-    Nor does a record of Gloo tell whether a rank that has not joined is elsewhere, or waits in a send or a receive.
-    """
+    """Return how sure it is where nothing but the files' times tells that two equal dumps are not one, copied twice."""
     if observations.roster.live or _cannot_pass(fault) or not _asked_for(fault, observations):
         return fault
-    sure, remarks = unproven(fault.certainty, Support.FILE_TIMES), [*fault.remarks, _COPIED_TWICE]
+    sure = unproven(fault.certainty, Support.FILE_TIMES)
     stacks = any(each.frames for each in observations.seen(fault.culprits))
     if fault.kind is Kind.RANK_NOT_JOINED and blames_somebody(fault) and not stacks:
         sure = how_sure(fault.kind, Support.ELIMINATION)
-        may = either(fault.culprits, "may itself wait", "may themselves wait")
-        remarks.append(f"Gloo records no sends and receives: {ranks_in_words(fault.culprits)} {may} in one")
-    return replace(fault, certainty=sure, remarks=tuple(remarks))
+    return replace(fault, certainty=sure, remarks=(*fault.remarks, _COPIED_TWICE))
 
 
 def _needed(observations: Observations) -> float:

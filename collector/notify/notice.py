@@ -131,6 +131,7 @@ def _names(event: IncidentEvent) -> dict[str, str]:
         "user": incident.owner or incident.user or "",
         "host": ",".join(incident.hosts),
         "group": incident.fingerprint.group,
+        "again": incident.again,
         **said,
     }
     return {name: one_line(value) for name, value in given.items() if value}

@@ -121,6 +121,11 @@ class Incident(Contract):
     key: str = Field(description="The fingerprint in 32 hexadecimal digits: the same fault has the same key.")
     culprits: tuple[Culprit, ...] = ()
     hosts: tuple[str, ...] = Field(default=(), description="Nodes of the culprits.")
+    place: str = Field(default="", description="`FILE:LINE` at which the culprit stood; empty: not known.")
+    before: int = Field(
+        default=0,
+        description="Earlier incidents kept of the same kind, at the same line or, without one, on its nodes.",
+    )
     opened_at: str = Field(description="RFC 3339, UTC, as all times here.")
     seen_at: str = Field(description="When a diagnosis last showed it.")
     acknowledged_at: str | None = None
@@ -151,6 +156,15 @@ class Incident(Contract):
         return self.state in LIVE_STATES
 
     @property
+    def again(self) -> str:
+        """Say how often it came before, as `3rd time, at the same line`; empty: it is the first time."""
+        if not self.before:
+            return ""
+        last = self.before + 1
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(last % 10 if last % 100 not in (11, 12, 13) else 0, "th")
+        return f"{last}{ending} time, {f'at {self.place}' if self.place else f'on {self.hosts[0]}'}"
+
+    @property
     def alert_name(self) -> str:
         """Return what alerts of its kind are called."""
         if self.died:
@@ -163,7 +177,7 @@ class Incident(Contract):
         return {
             "alertname": self.alert_name,
             "job": self.job,
-            "user": self.user or "",
+            "user": self.owner or self.user or "",
             "kind": self.kind.value,
             "cause": self.cause.value,
             "certainty": self.certainty.value,

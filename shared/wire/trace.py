@@ -145,6 +145,11 @@ class Trace(Value):
     )
     active_only: bool = Field(default=False, description="Does the source leave out finished operations?")
     truncated: bool = Field(default=False, description="Were older records overwritten or cut off?")
+    on_new_thread: tuple[int, ...] = Field(
+        default=(),
+        description="Indices of the groups whose oldest unfinished operation comes from a thread that had issued none "
+        "there before, if the dump tells threads.",
+    )
     whole_from: int = Field(
         default=0,
         description="Position from which no record is left out. Before it, records of busy groups may be missing "

@@ -14,7 +14,6 @@ from typing import Any
 from deploy.lab.environment import NEWEST, Environment, NoLab, make
 from deploy.layouts.wheels import Installed
 from shared.rank_sets import fold
-from tests.lab import alarms
 from tests.lab.forks import Forks
 from tests.lab.node import container, tell
 from tests.lab.rings import COLUMNS, NO_RECORD, compare
@@ -64,8 +63,10 @@ def _version(version: str, chosen: argparse.Namespace) -> int:
         sys.exit(f"lab: {error}")
     print(f"\nPyTorch {version}", flush=True)
     if chosen.alarms:
+        from tests.lab import alarms  # with services, which need more than the rest of the lab
+
         parts = chosen.scenarios or [f"={name}" for name in alarms.WATCHED]
-        with Forks(environment) as forks:
+        with Forks(environment, nice=10) as forks:
             return alarms.run([one for one in SCENARIOS if one.is_chosen(parts)], environment, forks, chosen.alarms)
     if not chosen.scenarios:
         wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)

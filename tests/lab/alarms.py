@@ -2,12 +2,13 @@
 
 `python -m tests.lab --alarms [SCENARIO ...]`. Each scenario is watched by `unhang watch`, and by an agent and a
 collector, with their defaults; its operations time out after a minute. The alarm is right where it names whom the
-program's TRUTH names while every rank still lives. Afterwards three are asked, each for itself: the dumps that the
-watchdog left, the ranks' logs, and the collector, whose agent saw how they ended.
+program's TRUTH names while every rank still lives. Where there is a collector, three are asked afterwards, each for
+itself: the dumps that the watchdog left, the ranks' logs, and the collector, whose agent saw how they ended.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,8 @@ WATCHED = (
 TIMEOUT_SECONDS = 60
 _ENDS_SECONDS = 150.0
 """Until a watchdog has ended its ranks: it may wait for a dump, and on a busy machine everything waits."""
+_LEAVES_SECONDS = 45.0
+"""Between the first and the last."""
 _COLUMNS = "{:32} {:10} {:>6} {:>6} {:20} {:16} {:8} {:10} {:10} {:10}"
 HEADS = ("scenario", "asked", "alarm", "end", "kind", "culprit", "kept", "dumps", "logs", "remembered")
 
@@ -66,6 +69,7 @@ def _row(scenario: Scenario, environment: Environment, forks: Forks, folder: Pat
     truth = scenario.truth
     more = {
         "UNHANG_TEST_TIMEOUT": str(TIMEOUT_SECONDS),
+        "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "2000",  # it waits four times as long for dumps, by default a minute
         **dict.fromkeys(("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"), f"{folder}/dumps/rank_"),
         **scenario.more,
     }
@@ -78,15 +82,20 @@ def _row(scenario: Scenario, environment: Environment, forks: Forks, folder: Pat
             alarm = _first(lambda: asked.incident(job), job, begun)
             bundle = alarm is not None and asked.bundle(alarm.incident)
             kept_after = time.monotonic() - begun
-            ended = _ended(job, begun)
+            ended = _ended(job, begun) if asked.url else None
             kept = _judged(truth, "--from", str(bundle)) if bundle else "-"
-            after = [_judged(truth, *found) for found in _what_is_left(folder, job, asked)]
+            left = _what_is_left(folder, job, asked) if asked.url else [()] * 3
+            after = [_judged(truth, *found) for found in left]
+            if os.environ.get("LAB_KEEPS"):
+                for what in ("logs", "dumps") if asked.url else ():
+                    kept_in = Path(os.environ["LAB_KEEPS"], f"{scenario.name}-{ask.__name__}", what)
+                    shutil.copytree(folder / what, kept_in, dirs_exist_ok=True)
     except JobFailed as error:
         print(_COLUMNS.format(scenario.name, ask.__name__[1:], *"-" * 8), str(error)[-300:], flush=True)
         return False
     told = _told(alarm, truth)
     seconds = "none" if alarm is None else f"{kept_after:.0f}"
-    end = "lives" if ended is None else f"{ended:.0f}"
+    end = "-" if ended is None else f"{ended:.0f}"
     print(_COLUMNS.format(scenario.name, ask.__name__[1:], seconds, end, *told, kept, *after), flush=True)
     return alarm is not None and kept_after < TIMEOUT_SECONDS and told[1].startswith("right") and kept in ("right", "-")
 
@@ -109,7 +118,7 @@ def _ended(job: Job, begun: float) -> float | None:
         left = len(job.processes())
         if first is None and left < len(job.ranks):
             first = time.monotonic() - begun
-        if left == 0 or (first is not None and time.monotonic() - begun > first + 20):
+        if left == 0 or (first is not None and time.monotonic() - begun > first + _LEAVES_SECONDS):
             break
         time.sleep(0.2)
     return first
@@ -131,7 +140,7 @@ def _what_is_left(folder: Path, job: Job, asked: Any) -> Iterator[tuple[str, ...
         (logs / f"rank_{file.name.rpartition('-')[2]}.log").write_bytes(file.read_bytes())
     yield ("--from", str(folder / "dumps")) if any((folder / "dumps").iterdir()) else ()
     yield "--from", str(logs)
-    yield (job.name, "--collector", asked.url) if asked.url else ()
+    yield job.name, "--collector", asked.url
 
 
 def _judged(truth: Truth, *arguments: str) -> str:

@@ -17,10 +17,11 @@ _SERVER = Path(__file__).with_name("fork_ranks.py")
 class Forks:
     """The process that forks; ends with the block."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, *, nice: int = 0) -> None:
+        """`nice`: of the ranks. On a node they have processors of their own, and who watches them has another."""
         own = {"LD_LIBRARY_PATH": str(environment.libraries), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         self._server = subprocess.Popen(
-            (str(environment.python), "-W", "ignore", str(_SERVER)),
+            ("nice", f"-n{nice}", str(environment.python), "-W", "ignore", str(_SERVER)),
             env={**os.environ, **own},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -30,7 +30,7 @@ def lightning(port: str, folder: Path) -> tuple[str, ...]:
 
 def trainer(port: str, folder: Path) -> tuple[str, ...]:
     """The Trainer of transformers, under torchrun."""
-    return (*torchrun(python("transformers"), port), str(PROGRAMS / "hf_trainer.py"), str(folder))
+    return (*torchrun(python("accelerate", "transformers"), port), str(PROGRAMS / "hf_trainer.py"), str(folder))
 
 
 def accelerate(port: str, folder: Path) -> tuple[str, ...]:

@@ -1,17 +1,10 @@
 """The faulty rank sleeps before its pair's reduction: its partner waits there for it, the others for both of them."""
 
-import time
-
 import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "wait_for_license"}
-
-
-def wait_for_license() -> None:
-    """Stand for any user code that waits for something that does not come."""
-    time.sleep(rig.NEVER)
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "fetch_batch"}
 
 
 def main() -> None:
@@ -20,7 +13,7 @@ def main() -> None:
     activations, gradients = torch.ones(8, 4), torch.ones(16)
     for at_fault in rig.steps(place):
         if at_fault and place.is_faulty:
-            wait_for_license()
+            rig.fetch_batch()
         dist.all_reduce(activations, group=place.pair)
         dist.all_reduce(gradients)
 

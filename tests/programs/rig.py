@@ -6,6 +6,7 @@ A test reads from a pipe when the ranks are about to reach their last places; ru
 import itertools
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -120,6 +121,11 @@ def call_the_faulty(call: Callable[[], object]) -> None:
     if rank == (FAULTY_RANK + 1) % world_size:
         rpc.rpc_sync(f"worker{FAULTY_RANK}", call)
     rpc.shutdown()
+
+
+def fetch_batch() -> None:
+    """Stand for any user code that waits for something that does not come."""
+    time.sleep(NEVER)
 
 
 def end_step() -> None:

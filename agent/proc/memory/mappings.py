@@ -125,25 +125,3 @@ def cut(region: MemoryRegion, size: int) -> Iterator[MemoryRegion]:
     """Iterate over a region in pieces of `size` bytes, the last one being what is left."""
     for start in range(region.start, region.end, size):
         yield region._replace(start=start, end=min(start + size, region.end))
-
-
-_PIECE = 64 * 1024 * 1024
-"""glibc begins the arenas of threads at multiples of this (HEAP_MAX_SIZE in malloc/arena.c), and none is larger."""
-_IMPORTED = 64 * 1024 * 1024
-"""What the import of PyTorch 2.13 leaves in the heap; groups were found 12 to 34 MiB behind it."""
-_SOON_AFTER = 256 * 1024 * 1024
-
-
-def in_order_of_groups(regions: Sequence[MemoryRegion]) -> Iterator[MemoryRegion]:
-    """Iterate over what a process can write, in pieces, those first in which PyTorch's process groups usually lie.
-
-    They are made soon after PyTorch was imported, which fills the beginning of the heap.
-    """
-    data = writable_data(regions)
-    for heap in (region for region in data if region.is_heap):
-        imported, after = (min(heap.start + size, heap.end) for size in (_IMPORTED, _SOON_AFTER))
-        for start, end in ((imported, after), (heap.start, imported), (after, heap.end)):
-            yield from cut(heap._replace(start=start, end=end), HEAP_PIECE)
-    others = (region for region in data if not region.is_heap)
-    for region in sorted(others, key=lambda region: region.start % _PIECE != 0):
-        yield from cut(region, _PIECE)

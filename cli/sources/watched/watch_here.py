@@ -1,17 +1,19 @@
 """The jobs on this machine, watched in the foreground: the agent's beat and the collector's detector in one process."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 
 from agent.agent import Agent
 from agent.deadline import Deadline
 from cli.sources.agent_here import local_settings
 from cli.sources.job_source import Wanted
 from cli.sources.one_box import OneBox
+from cli.sources.watched.local_incidents import LocalIncidents, seconds_too_early
 from collector.detect.detector import Detector, JobKey, ToAsk
-from collector.detect.job_watch import Alarm
-from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, IncidentState
+from collector.detect.fingerprints import fault_of
+from collector.question import PATIENCE_SECONDS
+from shared.answer.diagnosis import Diagnosis
+from shared.answer.incidents import IncidentEvent
 from shared.errors import UnhangError
 from shared.rank_sets import fold
 
@@ -37,16 +39,15 @@ def watch_here(say: Callable[[str], None]) -> Iterator[IncidentEvent]:
         agent.stop()
 
 
-class _Here:
+class _Here(LocalIncidents):
     def __init__(self, agent: Agent, say: Callable[[str], None]) -> None:
+        super().__init__()
         self._agent = agent
         self._say = say
         self._detector = Detector()
-        self._open: dict[str, Incident] = {}
         self._seen: dict[JobKey, float | None] = {}
         """Since when each job has been watched; None: that was said."""
         self._next_search = 0.0
-        self._count = 0
 
     def step(self) -> Iterator[IncidentEvent]:
         """Take a beat, and do what is due."""
@@ -57,12 +58,15 @@ class _Here:
         self._agent.digests.renew()
         self._detector.take(_HERE, self._agent.digests.newest()[0], time.monotonic())
         for key in self._tell_of_new(time.monotonic()):
-            yield from self._look(ToAsk(key, "it is seen for the first time"))
+            self._say(f"looking at {self._detector.name_of(key)}: it is seen for the first time")
+            diagnosis = self._diagnosed(key, patience_seconds=0.0)
+            fault = None if diagnosis is None else fault_of(diagnosis)
+            if fault is not None and not seconds_too_early(fault):
+                yield from self._take_in(key, diagnosis)
         due = self._detector.check(time.monotonic())
         for over in due.over:
             self._detector.closed(over.key, time.monotonic())
-            ended = self._open.pop(over.incident)
-            yield self._event(IncidentChangeKind.RESOLVED, ended, {"state": IncidentState.RESOLVED})
+            yield self._resolved(over.incident)
         for ask in due.ask:
             yield from self._look(ask)
 
@@ -83,36 +87,30 @@ class _Here:
         return new
 
     def _look(self, ask: ToAsk) -> Iterator[IncidentEvent]:
-        name = self._detector.name_of(ask.key)
-        self._say(f"looking at {name}: {ask.reason}")
-        diagnosis = None
+        self._say(f"looking at {self._detector.name_of(ask.key)}: {ask.reason}")
+        yield from self._take_in(ask.key, self._diagnosed(ask.key, patience_seconds=_patience(ask)))
+
+    def _diagnosed(self, key: JobKey, *, patience_seconds: float | None = None) -> Diagnosis | None:
+        name = self._detector.name_of(key)
         try:
-            diagnosis = OneBox(self._agent).diagnose(Wanted(name), None).diagnosis
+            return OneBox(self._agent).diagnose(Wanted(name, patience_seconds=patience_seconds), None).diagnosis
         except UnhangError as error:
             self._say(f"{name} was not diagnosed: {error}")
-        alarm = self._detector.answered(ask.key, diagnosis, time.monotonic())
+            return None
+
+    def _take_in(self, key: JobKey, diagnosis: Diagnosis | None) -> Iterator[IncidentEvent]:
+        alarm = self._detector.answered(key, diagnosis, time.monotonic())
         if alarm is None:
             return
         known = next((each for each in self._open.values() if each.fingerprint == alarm.incident.fingerprint), None)
         if known is not None:  # the job that hung has been ended, which is said once it is over
-            self._detector.opened(ask.key, known.id, time.monotonic())
+            self._detector.opened(key, known.id, time.monotonic())
             return
-        event = self._opened(alarm)
+        event = self._opened(alarm.incident, {"diagnoses": alarm.diagnoses})
         incident = event.incident
-        self._detector.opened(ask.key, incident.id, time.monotonic(), job_ended=incident.job_ended)
+        self._detector.opened(key, incident.id, time.monotonic(), job_ended=incident.job_ended)
         yield event
 
-    def _opened(self, alarm: Alarm) -> IncidentEvent:
-        now = _now()
-        made = {"id": f"local-{self._count + 1}", "opened_at": now, "seen_at": now, "diagnoses": alarm.diagnoses}
-        event = self._event(IncidentChangeKind.OPENED, alarm.incident, made)
-        self._open[event.incident.id] = event.incident
-        return event
 
-    def _event(self, kind: IncidentChangeKind, incident: Incident, changed: Mapping[str, object]) -> IncidentEvent:
-        self._count += 1
-        return IncidentEvent(id=self._count, at=_now(), kind=kind, incident=incident.model_copy(update=changed))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _patience(ask: ToAsk) -> float:
+    return PATIENCE_SECONDS if ask.patience_seconds is None else min(ask.patience_seconds, PATIENCE_SECONDS)

@@ -5,14 +5,14 @@ collector would have it. It is over when a later visit does not find that, or th
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 
 from cli.sources.job_source import Wanted
 from cli.sources.ssh import Ssh
+from cli.sources.watched.local_incidents import LocalIncidents, seconds_too_early
 from collector.detect.fingerprints import fault_of, fingerprint_of, incident_of
 from collector.question import PATIENCE_SECONDS
-from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, IncidentState
+from shared.answer.incidents import Incident, IncidentEvent
 from shared.errors import UnhangError
 
 VISIT_SECONDS = 30.0
@@ -28,18 +28,22 @@ def watch_ssh(
     while True:
         began = time.monotonic()
         yield from watching.visit()
-        time.sleep(max(0.0, began + every_seconds - time.monotonic()))
+        time.sleep(max(0.0, min(began + every_seconds - time.monotonic(), watching.decides_in)))
 
 
-class _There:
+class _There(LocalIncidents):
     def __init__(self, source: Ssh, say: Callable[[str], None]) -> None:
+        super().__init__()
         self._source = source
         self._say = say
-        self._open: dict[str, Incident] = {}
-        self._count = 0
+        self._of_job: dict[str, str] = {}
+        """The open incident of each job."""
+        self.decides_in = float("inf")
+        """Seconds until one that stands now has stood for long."""
 
     def visit(self) -> Iterator[IncidentEvent]:
         """Look at every job once, and again at those that are found hung."""
+        self.decides_in = float("inf")
         try:
             jobs = self._source.jobs()
         except UnhangError as error:
@@ -51,23 +55,21 @@ class _There:
         for name in sorted(names):
             yield from self._look(name)
         if not jobs.unanswered:  # else a job may be where nobody answers
-            for name in sorted(self._open.keys() - names):
+            for name in sorted(self._of_job.keys() - names):
                 yield self._over(name)
 
     def _look(self, name: str) -> Iterator[IncidentEvent]:
         found = self._found(name)
         if found is None:
             return
-        known = self._open.get(name)
+        known = self._open.get(self._of_job.get(name, ""))
         if known is not None and (not found or found[0].fingerprint != known.fingerprint):
             yield self._over(name)
-        if found and name not in self._open:
+        if found and name not in self._of_job:
             again = self._found(name)
             if again and again[0].fingerprint == found[0].fingerprint:
-                now = _now()
-                made = {"id": f"local-{self._count + 1}", "opened_at": now, "seen_at": now, "times_seen": 2}
-                event = self._event(IncidentChangeKind.OPENED, again[0], made)
-                self._open[name] = event.incident
+                event = self._opened(again[0], {"times_seen": 2})
+                self._of_job[name] = event.incident.id
                 yield event
 
     def _found(self, name: str) -> tuple[Incident, ...] | None:
@@ -78,18 +80,12 @@ class _There:
             self._say(f"{name} was not diagnosed: {error}")
             return None
         fault = fault_of(diagnosis)
-        if fault is None:
+        early = 0.0 if fault is None else seconds_too_early(fault)
+        if fault is None or early:
+            self.decides_in = min(self.decides_in, early or self.decides_in)
             return ()
         fingerprint = fingerprint_of(fault, name, diagnosis.user)
         return (incident_of(diagnosis, fault, fingerprint, trigger="a visit over ssh"),)
 
     def _over(self, name: str) -> IncidentEvent:
-        return self._event(IncidentChangeKind.RESOLVED, self._open.pop(name), {"state": IncidentState.RESOLVED})
-
-    def _event(self, kind: IncidentChangeKind, incident: Incident, changed: Mapping[str, object]) -> IncidentEvent:
-        self._count += 1
-        return IncidentEvent(id=self._count, at=_now(), kind=kind, incident=incident.model_copy(update=changed))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return self._resolved(self._of_job.pop(name))

@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import OF_RPC, Activity
+from collector.align.stacks.activity import OF_RPC, Activity, runs_call
 from collector.align.stacks.tables.row_types import Doing
+from collector.align.work.beats import often
 from shared.wire.snapshot import Fds, Process, RankSnapshot
 from shared.wire.stacks import Frame, Stacks
 
@@ -73,11 +74,38 @@ def in_remote_call(activity: Activity) -> bool:
     return activity.runs_call or (activity.waits_for_ranks and any(OF_RPC in frame.file for frame in activity.frames))
 
 
+def serves_on(a: RankSnapshot, b: RankSnapshot) -> bool:
+    """Do other threads run remote calls than before, or has one of them woken? A call that hangs sleeps in its own."""
+    if not isinstance(a.stacks, Stacks) or not isinstance(b.stacks, Stacks):
+        return False
+    before, after = (_serving(stacks) for stacks in (a.stacks, b.stacks))
+    first, last = ({thread.tid: thread.switches for thread in stacks.threads} for stacks in (a.stacks, b.stacks))
+    woke = any(often(first.get(tid), last.get(tid), 0.0) for tid in before | after)
+    return woke or (bool(before) and not before <= after)
+
+
+def serves(look: RankSnapshot) -> bool:
+    """Did a thread that runs a remote call move while it was read?"""
+    stacks = look.stacks
+    if not isinstance(stacks, Stacks):
+        return False
+    return any(thread.moves and runs_call(stacks.stack(thread)) for thread in stacks.threads)
+
+
+def _serving(stacks: Stacks) -> set[int]:
+    return {thread.tid for thread in stacks.threads if thread.tid is not None and runs_call(stacks.stack(thread))}
+
+
 def may_poll(view: RankView, activity: Activity) -> bool:
     """Has it stood at one place in every look, waiting for others by NCCL? Its native frames tell whether it polls."""
-    here = _python(activity.frames)
     waits = activity.waits_for_ranks and bool(view.looks) and on_nccl(view.looks[-1])
-    return waits and all(_place(view, look) == here for look in view.looks)
+    return waits and stands_at_one_place(view, activity)
+
+
+def stands_at_one_place(view: RankView, activity: Activity) -> bool:
+    """Was the thread that stands for a rank at one place of its program in every look?"""
+    here = _python(activity.frames)
+    return bool(here) and all(_place(view, look) == here for look in view.looks)
 
 
 def _sleeps_at(here: tuple[Frame, ...], view: RankView) -> bool:

@@ -9,6 +9,7 @@ It never makes a fault and never names a culprit.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import compress
 
 from collector.align.node_facts import NodeFacts, breaks_device, breaks_network, gpu_trouble, is_device
 from collector.align.observations import Observations
@@ -29,6 +30,9 @@ from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KERNEL_WORDS, KernelEvent, KernelEventKind
 
 PROVES_NOTHING = "a hardware fault on one node can hang the whole job, but does not prove that it caused this hang"
+OF_A_PROGRAM = (
+    "an Xid of this kind is a program's own fault as a rule; its work on that GPU is gone, and others may wait for it"
+)
 _MOST_EVENTS = 8
 _MOST_LINKS = 4
 _ENDED = frozenset({Kind.RANK_EXITED, Kind.RANK_MISSING})
@@ -87,7 +91,7 @@ def _cause_of_end(now: Cause, events: Iterable[KernelEvent]) -> Cause | None:
         return None
     if any(breaks_device(event) for event in told):
         return Cause.GPU_FAULT
-    if any(e.kind is KernelEventKind.XID and blame_of(e.code) is Blame.PROGRAM for e in told):
+    if any(map(_of_program, told)):
         return Cause.EXCEPTION
     crashed = any(event.kind is KernelEventKind.CRASH for event in told)
     return Cause.SIGNAL if crashed and now is Cause.UNKNOWN else None
@@ -167,8 +171,13 @@ def _with_suspects(fault: Fault, observations: Observations) -> Fault:
         said=f"{fault.said or summary_of(fault, cause, observations)}; {told}",
         evidence=(*fault.evidence, *evidence),
         links=(*fault.links, *_links(networks, hosts)),
-        remarks=(*fault.remarks, PROVES_NOTHING),
+        remarks=(*fault.remarks, PROVES_NOTHING if devices or networks else OF_A_PROGRAM),
     )
+
+
+def _of_program(event: KernelEvent) -> bool:
+    """Is it an Xid that a program causes as a rule? Its kernels are gone from that GPU, and others wait for them."""
+    return event.kind is KernelEventKind.XID and blame_of(event.code) is Blame.PROGRAM
 
 
 def _breaks_gpu(event: KernelEvent, facts: NodeFacts) -> bool:
@@ -183,7 +192,8 @@ def _network_events(facts: NodeFacts) -> list[KernelEvent]:
 
 
 def _broken(facts: NodeFacts) -> NodeFacts:
-    events = tuple(event for event in facts.events if breaks_device(event) or breaks_network(event, facts.events))
+    told = (breaks_device(event) or breaks_network(event, facts.events) or _of_program(event) for event in facts.events)
+    events = tuple(compress(facts.events, told))
     return replace(facts, events=events, gpus=tuple(gpu for gpu in facts.gpus if gpu_trouble(gpu) is not None))
 
 

@@ -7,7 +7,7 @@ from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import Support, how_sure, of_root
-from collector.judge.fault import Fault, ended_well, first_edge, kind_of, waited_in
+from collector.judge.fault import Fault, ended_well, first_edge, kind_of
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.few_have_come import turned
@@ -45,23 +45,22 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observa
     group, op, sequence = _operation(culprits, graph, first)
     begun = not (first is not None and kind is Kind.RANK_NOT_JOINED and set(culprits) <= set(first.queued))
     victims = tuple(sorted(graph.victims_of(culprits)))
-    if not begun and first is not None and first.group.is_guessed:  # its name may be that of several groups
-        return _stuck_in_guessed(culprits, victims, first, edges)
-    nobody = ended_well(kind, culprits, len(victims), observations)
+    guessed = not begun and first is not None and first.group.is_guessed  # its name may be that of several groups
+    ended = ended_well(kind, culprits, len(victims), observations)
+    nobody = ended or guessed
     support = Support.TIE if nobody else of_root(kind, culprits, first, observations)
     if not begun:
-        kind, support = Kind.STUCK_TOGETHER, Support.PART_OF_RECORD
+        kind, support = Kind.STUCK_TOGETHER, Support.TIE if guessed else Support.PART_OF_RECORD
     remarks = [*_membership_remark(first)]
     if not begun:
         remarks.append(f"{ranks_in_words(culprits)} issued it, but the device has not started it")
     remarks += _shift_remark(culprits, first, observations)
-    if nobody:
-        ended = ranks_with(culprits, "has", "have")
-        remarks.append(f"{ended} ended well: those who wait may be one call ahead")
+    if ended:
+        remarks.append(f"{ranks_with(culprits, 'has', 'have')} ended well: those who wait may be one call ahead")
     return Fault(
         kind=kind,
         culprits=() if nobody else culprits,
-        victims=victims,
+        victims=tuple(sorted({*victims, *culprits})) if guessed else victims,
         certainty=how_sure(kind, support),
         edges=(*edges, *graph.edges_among(victims)),
         group=group,
@@ -69,14 +68,6 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observa
         sequence=sequence,
         remarks=tuple(remarks),
     )
-
-
-def _stuck_in_guessed(queued: tuple[int, ...], waiting: tuple[int, ...], first: Edge, edges: tuple[Edge, ...]) -> Fault:
-    """Who has not begun what a group of that name waits in may be a member of another one of that name."""
-    sure = how_sure(Kind.STUCK_TOGETHER, Support.TIE)
-    everybody = tuple(sorted({*queued, *waiting}))
-    fault = Fault(Kind.STUCK_TOGETHER, (), everybody, sure, Cause.UNKNOWN, edges, remarks=_membership_remark(first))
-    return waited_in(fault, first)
 
 
 def _operation(

@@ -25,10 +25,11 @@ _OPEN_WORLD = "the world size is unknown: a rank that left no dump may be the mi
 def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrders) -> list[Fault]:
     """Operations that every member has issued and nobody completes: divergence is ruled out, blame is not found."""
     stuck: dict[tuple[str, int | None], list[Edge]] = defaultdict(list)
+    lost = observations.roster.ranks.keys() - observations.traces.keys()  # who may be members, too
     for edge in observations.edges:
         paired = edge.is_p2p and edge.signature.op != COALESCED
         met = paired or (edge.group.is_met_at(edge.sequence or 0) and not edge.group.others)
-        whole = not edge.group.unknown and met and not edge.to_unknown
+        whole = not edge.group.unknown and met and not edge.to_unknown and not (edge.group.is_guessed and lost)
         if not edge.holders and whole and not may_be_ending(edge, observations):
             stuck[edge.group.name, edge.sequence].append(edge)
     if not stuck:

@@ -34,14 +34,24 @@ def waits_unrecorded(root: int, observations: Observations) -> bool:
 
 
 def _may_wait(root: int, observations: Observations) -> bool:
-    """In bare files of Gloo's that is all there will ever be to see: a group that does nothing else leaves no trace
-    there, and of the others only such are excused who have done as much as ever, and wait themselves.
+    """A group of Gloo's that passes nothing else leaves no trace in its record. Of the others, in bare files, those are
+    excused who have done as much as ever, and wait themselves. Who waits on a thread that has issued nothing before may
+    be ahead of everybody.
     """
     groups = [group for group in observations.groups if root in group.lanes and passes_unrecorded(group, observations)]
     if _was_looked_at(root, observations):
-        return bool(groups)
+        return bool(groups) or (is_of_gloo(root, observations) and not _records_all_groups(root, observations))
     owed = any(may_owe(other, group, observations) for group in groups for other in group.members if other != root)
-    return is_of_gloo(root, observations) and (owed or not _tells_all_groups(observations.traces[root]))
+    waiters = {edge.waiter for edge in observations.edges if root in edge.holders}
+    ahead = bool(waiters) and all(observations.traces[rank].on_new_thread for rank in waiters)
+    return is_of_gloo(root, observations) and (owed or ahead or not _tells_all_groups(observations.traces[root]))
+
+
+def _records_all_groups(rank: int, observations: Observations) -> bool:
+    """Has its process no group that its record says nothing of? Each of Gloo's has a thread."""
+    process = observations.roster.ranks[rank].process
+    threads = 0 if process is None else process.group_threads.get("gloo_tcp_loop", 0)
+    return 0 < threads <= len({*observations.traces[rank].group})
 
 
 def _tells_all_groups(trace: Trace) -> bool:
@@ -88,7 +98,7 @@ def with_hidden(
     """
     if not faults:
         return _hidden_faults(tuple(hidden), graph, observations)
-    if not observations.roster.live and _only_undumped(faults, observations):
+    if all(_are_undumped(fault.culprits, observations) for fault in faults):
         return [*_hidden_faults(tuple(hidden), graph, observations), *faults]
     if len(faults) != 1 or not set(outsiders(observations)) <= set(faults[0].culprits):
         return faults
@@ -100,12 +110,8 @@ def with_hidden(
     return [replace(faults[0], victims=victims, remarks=(*faults[0].remarks, remark))]
 
 
-def _only_undumped(faults: Sequence[Fault], observations: Observations) -> bool:
-    """Is all that is held against anybody that there is no dump? Who left one and has not come is no less suspect."""
-    return all(_are_undumped(fault.culprits, observations) for fault in faults)
-
-
 def _are_undumped(ranks: Sequence[int], observations: Observations) -> bool:
+    """Is all that is held against them that there is no dump? Who left one and has not come is no less suspect."""
     views = (observations.roster.ranks[rank] for rank in ranks)
     return not observations.roster.live and all(view.gone and view.exited is None for view in views)
 

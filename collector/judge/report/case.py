@@ -25,6 +25,8 @@ from shared.wire.setup import Setup
 
 # torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.        HIP error: out of memory
 _DEVICE_MEMORY = re.compile(r"\b(CUDA|HIP|XPU)\b.{0,40}out of memory|\bOutOfMemoryError: ", re.IGNORECASE)
+# [E …] … we are taking the entire process down.        [F … ProcessGroupNCCL's watchdog got stuck for 600 seconds
+_END = re.compile(r"taking the (?:entire )?process down|watchdog got stuck for|\(core dumped\)|terminate called")
 _MOST_NAMED = 8
 _BEFORE_ANY_WORKED = 2
 """Operations after which a path between devices has worked."""
@@ -80,6 +82,11 @@ class Case:
     def has_logs(self) -> bool:
         roster = self.observations.roster
         return bool(roster.unowned or roster.communicators) or any(view.logged for view in roster.ranks.values())
+
+    @cached_property
+    def lines_of_end(self) -> bool:
+        """Do lines say that those who wrote them ended themselves?"""
+        return not self.live and any(_END.search(event.text) for _, event in self.observations.statements.all())
 
     @cached_property
     def seen(self) -> Activity | None:

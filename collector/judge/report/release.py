@@ -69,14 +69,12 @@ def _of_frozen(fault: Fault, observations: Observations) -> Iterator[NextStep]:
 
 
 def _held_up_by(ranks: tuple[int, ...], observations: Observations) -> Iterator[tuple[int, str, Process]]:
-    """The processes of these ranks, each with its rank, and with what it is to that where it is another one."""
-    for rank in ranks:
-        process, seen = observations.roster.ranks[rank].process, observations.activities.get(rank)
-        if process is not None:
-            yield rank, "", process
-        if seen is not None and seen.child:
-            for child, _ in blocked_children(observations.roster.ranks[rank].looks[-1].children):
-                yield rank, f"the child {child.process.pid} of ", child.process
+    """The processes of these ranks, and the children that they wait for, each with its rank and what it is to that."""
+    for view in (observations.roster.ranks[rank] for rank in ranks):
+        yield from ((view.rank, "", process) for process in (view.process,) if process is not None)
+        if any(each.child for each in observations.seen([view.rank])):
+            blocked = (child.process for child, _ in blocked_children(view.looks[-1].children))
+            yield from ((view.rank, f"the child {process.pid} of ", process) for process in blocked)
 
 
 def _of_pipes(fault: Fault, observations: Observations) -> Iterator[NextStep]:

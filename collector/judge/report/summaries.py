@@ -110,20 +110,24 @@ def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str)
 
 
 def _stuck(fault: Fault, at: str, observations: Observations) -> str:
+    same = [edge for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence]
+    waiting = sorted({edge.waiter for edge in same})
     if fault.culprits:
-        same = [edge for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence]
         begun = [rank for rank, state in _states_of(same, observations) if state == State.STARTED]
         elsewhere = f"has started on {_devices_of(begun)}, but not" if begun else "has not started"
-        issued = ranks_with(sorted({*fault.culprits, *(edge.waiter for edge in same)}), "has", "have")
+        issued = ranks_with(sorted({*fault.culprits, *waiting}), "has", "have")
         return f"{issued} issued{at}; it {elsewhere} on {_devices_of(fault.culprits)}"
     if fault.group is None:
         inside = f" in{at}" if at else " in communication"
         return f"{ranks_with(fault.victims, 'waits', 'all wait')}{inside}, and stacks alone do not show for whom"
     compared = "recorded arguments" if {*fault.victims} & observations.recorded else "operations and their elements"
     match = f"; {compared} match" if fault.op is None or is_compared(fault.op) else ""
-    stuck = ranks_with(fault.victims, "is stuck", "are stuck")
+    met = waiting or fault.victims
+    behind = [rank for rank in fault.victims if rank not in met]
+    others = f"; {ranks_with(behind, 'waits', 'wait')} for {either(met, 'it', 'them')}" if behind else ""
     did = "started it on their devices" if _all_began(fault, observations) else "issued it"
-    return f"{stuck} in{at or ' communication'}: all of them {did}, not all completed it{match}"
+    stuck = ranks_with(met, "is stuck", "are stuck")
+    return f"{stuck} in{at or ' communication'}: all of them {did}, not all completed it{match}{others}"
 
 
 def _devices_of(ranks: Sequence[int]) -> str:

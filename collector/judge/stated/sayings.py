@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from collector.align.logs.group_members import key_of
 from collector.align.marks.reports import numbers_in
@@ -37,6 +38,14 @@ _SECONDS = {"elapsed_ms": 1e-3, "waited_ms": 1e-3, "timeout_ms": 1e-3, "stuck_se
 _SECONDS |= {"waited_seconds": 1.0}
 
 
+_LONGEST = 500
+_CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
+_MARKS = re.compile(
+    r"\[(?:rank ?[:=]? ?)?N(?:,N)?\](?:<\w+>)?:?|\([\w.:]* ?pid=N[^)]*\)|(?:DP|TP|PP|EP)N", re.IGNORECASE
+)
+"""In a line without its numbers, who wrote it."""
+
+
 @dataclass(frozen=True)
 class Saying:
     """One thing said of one process."""
@@ -53,6 +62,25 @@ class Saying:
     """Where it stands, in words."""
     line: str = ""
     path: str = ""
+
+    @property
+    def operation(self) -> tuple[str | None, str | None, int | None]:
+        """What it waits in: of two sayings, what one lacks agrees with what the other says."""
+        return self.op, self.group, self.sequence
+
+    @cached_property
+    def form(self) -> str:
+        """Of what names no operation, its line without numbers and without who wrote it."""
+        untold = self.op is None and self.sequence is None
+        return _MARKS.sub("", _CHANGES.sub("N", self.line[:_LONGEST])) if untold else ""
+
+    @cached_property
+    def key(self) -> "Key":
+        return self.state, *self.operation, self.place, self.form
+
+
+Key = tuple[Stated, str | None, str | None, int | None, str, str]
+"""Equal for those who say the same."""
 
 
 def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> Iterator[Saying]:

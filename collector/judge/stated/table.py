@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from collector.align.observations import Observations
 from collector.judge.report.headline import Interpretation
-from collector.judge.stated.sayings import LOGS, Saying, sayings
+from collector.judge.stated.sayings import LOGS, Key, Saying, sayings
 from shared.answer.statements import Stated, Statement
 from shared.answer.words import Verdict
 from shared.isolation import costs_itself
@@ -21,17 +21,12 @@ from shared.rank_sets import fold, ranks_in_words
 from shared.units import seconds_in_words
 from shared.wire.snapshot import NodeSnapshot
 
-_MOST = 40
+_MOST = 100
+"""Of different statements, of a process and of all: more are not read."""
 _LONGEST = 300
-_JOINED_FIELDS = ("op", "group", "sequence")
 _ORDER = tuple(Stated)
 # the process that calls itself DP1 TP4        process 4711 of stacks.txt
 _NUMBERED = re.compile(r"(?P<before>.*?)(?P<number>\d{1,7})(?P<after>\D*(?: of .*)?)")
-_CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
-_MARKS = re.compile(
-    r"\[(?:rank ?[:=]? ?)?N(?:,N)?\](?:<\w+>)?:?|\([\w.:]* ?pid=N[^)]*\)|(?:DP|TP|PP|EP)N", re.IGNORECASE
-)
-"""In a line without its numbers, who wrote it."""
 
 
 @dataclass
@@ -55,7 +50,7 @@ def stated(
     joined = _by_process(sayings(observations, snapshots))
     rows = _together(joined)
     rows.sort(key=lambda row: (_ORDER.index(row.saying.state), _first(row.who), -(row.saying.seconds or 0.0)))
-    told = [_statement(row) for row in rows[:_MOST]]
+    told = [_statement(row) for row in rows]
     spoken = {rank for row in rows for rank in row.who if isinstance(rank, int)}
     silent = sorted(rank for rank in observations.roster.ranks if rank not in spoken)
     if told and silent:
@@ -66,63 +61,56 @@ def stated(
 
 def _by_process(said: Iterable[Saying]) -> list[Saying]:
     """1."""
-    found: dict[tuple[int | str, Stated], list[Saying]] = defaultdict(list)
+    found: dict[tuple[int | str, Stated], dict[Key, Saying]] = defaultdict(dict)
     for each in said:
-        known = found[each.who, each.state]
-        same = next((at for at, other in enumerate(known) if _may_be_one(each, other)), None)
-        if same is None:
-            known.append(each)
-        else:
-            known[same] = _joined(known[same], each)
-    return [each for group in found.values() for each in group]
+        own = found[each.who, each.state]
+        same = each.key if each.key in own else next((key for key in own if _may_be_one(each, own[key])), None)
+        joined = each if same is None else _joined(own.pop(same), each)
+        if len(own) < _MOST:
+            own[joined.key] = joined
+    return [each for own in found.values() for each in own.values()]
 
 
 def _may_be_one(one: Saying, other: Saying) -> bool:
-    shared = 0
-    for name in _JOINED_FIELDS:
-        mine, theirs = getattr(one, name), getattr(other, name)
-        if None not in (mine, theirs):
-            if mine != theirs:
-                return False
-            shared += 1
-    return shared > 0 or (bool(one.line) and _form(one) == _form(other))
+    both = [
+        (mine, theirs)
+        for mine, theirs in zip(one.operation, other.operation, strict=True)
+        if None not in (mine, theirs)
+    ]
+    return all(mine == theirs for mine, theirs in both) and (bool(both) or (bool(one.form) and one.form == other.form))
 
 
 def _joined(one: Saying, other: Saying) -> Saying:
     """All that either says; the longer wait, and the line that says it."""
-    longer = (other.seconds or 0.0) > (one.seconds or 0.0)
-    first, second = (other, one) if longer else (one, other)
-    told = {name: getattr(first, name) for name in (*_JOINED_FIELDS, "seconds", "place", "line", "path")}
-    missing = {name: getattr(second, name) for name, value in told.items() if value in (None, "")}
+    first, second = (other, one) if (other.seconds or 0.0) > (one.seconds or 0.0) else (one, other)
+    names = ("op", "group", "sequence", "seconds", "place", "line", "path")
+    missing = {name: getattr(second, name) for name in names if getattr(first, name) in (None, "")}
     sources = dict.fromkeys((*one.source.split(", "), *other.source.split(", ")))
     return replace(first, source=", ".join(sources), **missing)
-
-
-def _form(said: Saying) -> str:
-    return _MARKS.sub("", _CHANGES.sub("N", said.line))
 
 
 def _together(said: Iterable[Saying]) -> list[_Row]:
     """2. The fullest first: what says less finds its home there."""
     rows: list[_Row] = []
-    for each in sorted(said, key=lambda one: sum(getattr(one, name) is None for name in _JOINED_FIELDS)):
-        homes = [row for row in rows if row.saying.state is each.state and _is_alike(row.saying, each)]
-        if len(homes) != 1:
-            rows.append(_Row(each, {each.who}, each.seconds))
-            continue
-        home = homes[0]
-        told = [seconds for seconds in (home.shortest, each.seconds) if seconds is not None]
-        home.saying, home.shortest = _joined(home.saying, each), min(told, default=None)
-        home.who.add(each.who)
+    known: dict[Key, _Row] = {}
+    for each in sorted(said, key=lambda one: one.operation.count(None)):
+        if each.key not in known:
+            homes = [row for row in rows if row.saying.state is each.state and _is_alike(row.saying, each)]
+            if len(homes) != 1 and len(rows) == _MOST:
+                continue
+            known[each.key] = homes[0] if len(homes) == 1 else _Row(each, set(), each.seconds)
+            rows += [] if len(homes) == 1 else [known[each.key]]
+        row = known[each.key]
+        told = [seconds for seconds in (row.shortest, each.seconds) if seconds is not None]
+        row.saying, row.shortest = _joined(row.saying, each), min(told, default=None)
+        row.who.add(each.who)
     return rows
 
 
 def _is_alike(one: Saying, other: Saying) -> bool:
     if one.place != other.place and one.place and other.place:
         return False
-    if {one.op, one.sequence, other.op, other.sequence} == {None}:
-        return bool(one.line) == bool(other.line) and _form(one) == _form(other)
-    return _may_be_one(one, other) and (one.op, one.sequence) != (None, None) != (other.op, other.sequence)
+    return one.form == other.form and (bool(one.form) or _may_be_one(one, other))
 
 
 def _first(who: Iterable[int | str]) -> tuple[bool, int, str]:

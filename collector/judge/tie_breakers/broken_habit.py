@@ -74,7 +74,7 @@ def is_of_gloo(rank: int, observations: Observations) -> bool:
 def passes_unrecorded(group: GroupView, observations: Observations) -> bool:
     """Have ranks of the group sent or received what Gloo numbers and leaves out?"""
     lanes = ((observations.traces.get(rank), lane) for rank, lane in group.lanes.items())
-    return any(trace is not None and any(_left_out(lane, trace)) for trace, lane in lanes)
+    return any(trace is not None and max(_left_out(lane, trace), default=0) > 0 for trace, lane in lanes)
 
 
 def _left_out(lane: Lane, trace: Trace) -> Iterable[int]:

@@ -7,10 +7,8 @@ from collector.align.groups.process_groups import GroupView, role_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.thresholds import is_majority
-from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, convicting, how_sure, without_culprits
 from collector.judge.fault import TELLING, Fault
-from collector.judge.tie_breakers.broken_habit import is_of_gloo
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.one_too_many import undecided_pair
 from collector.judge.tie_breakers.skipped_call import shift_of
@@ -51,9 +49,8 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     """Have more members, with nothing in flight that would keep them, not come to this operation than have?
 
     In a group of two either side may be the odd one: groups of the same role on other ranks are counted, too. Of one
-    that is larger, or may be, and of which two are seen, one against one is a tie; so it is in a job of two whose
-    recorder leaves something out, and no stack tells the rest. Where most of the job has ended well, those who are left
-    to wait are the odd ones, unless most have made that call.
+    that is larger, or may be, and of which two are seen, one against one is a tie. Where most of the job has ended
+    well, those who are left to wait are the odd ones, unless most have made that call.
     """
     if sequence is None:
         return False
@@ -66,18 +63,12 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     idle = {rank for rank in behind if not unfinished(observations.traces[rank])}
     ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations)]
     may_be_more = size > 2 or (group.inferred and observations.roster.world_size is None)
-    unseen = len(observations.roster.ranks) == 2 and all(_may_wait_unseen(rank, observations) for rank in idle)
-    one_each = len(idle) == len(come) == 1 and (may_be_more or unseen)
+    one_each = len(idle) == len(come) == 1 and may_be_more
     return (
         one_each
         or len(idle) > len(come)
         or (is_majority(len(ended), len(observations.roster.ranks)) and len(come | waiting) <= len(behind - waiting))
     )
-
-
-def _may_wait_unseen(rank: int, observations: Observations) -> bool:
-    """Does nothing tell what it does, and may that be a send or a receive, which Gloo does not record?"""
-    return observations.state(rank) is WaitState.UNKNOWN and is_of_gloo(rank, observations)
 
 
 def _ended_well(rank: int, observations: Observations) -> bool:

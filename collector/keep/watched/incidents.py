@@ -29,6 +29,7 @@ from collector.keep.tables import (
     job_key,
     plain,
 )
+from collector.keep.watched.repeats import earlier_bodies, faulty_hosts, times_before
 from shared.answer.incidents import (
     LIVE_STATES,
     Incident,
@@ -94,7 +95,8 @@ class Incidents:
             known = _one(connection, id)
             if known.state is IncidentState.FALSE_ALARM:
                 return known
-            set_now = {"state": IncidentState.FALSE_ALARM, "resolved_at": known.resolved_at or time_of(now_ms)}
+            over = {"action": None, "resolved_at": known.resolved_at or time_of(now_ms)}
+            set_now = {"state": IncidentState.FALSE_ALARM, **over}
             return self._change(connection, known, set_now, _said(IncidentChangeKind.FALSE_ALARM, now_ms, by, note))
 
     def resolve(self, id: str, *, note: str) -> Incident:
@@ -104,7 +106,7 @@ class Incidents:
             known = _one(connection, id)
             if not known.is_live:
                 return known
-            set_now = {"state": IncidentState.RESOLVED, "resolved_at": time_of(now_ms)}
+            set_now = {"state": IncidentState.RESOLVED, "resolved_at": time_of(now_ms), "action": None}
             return self._change(connection, known, set_now, _said(IncidentChangeKind.RESOLVED, now_ms, "", note))
 
     def say_undelivered(self, connection: Connection, id: str, note: str) -> None:
@@ -160,6 +162,10 @@ class Incidents:
         """Return all that are not over."""
         return self.list(states=LIVE_STATES, limit=MOST_INCIDENTS, seen_by=seen_by)
 
+    def faulty_hosts(self) -> tuple[str, ...]:
+        """Return the nodes at fault again and again lately, for causes that hardware can have."""
+        return faulty_hosts(self.list(states=(IncidentState.RESOLVED,), limit=MOST_INCIDENTS))
+
     def events(self, *, after: int, limit: int = 500) -> tuple[IncidentEvent, ...]:
         """Return the events after the one of that number, oldest first."""
         wanted = select(events.c.body).where(events.c.id > after).order_by(events.c.id).limit(limit)
@@ -189,6 +195,7 @@ class Incidents:
         return known if known.is_live or age_seconds < REOPENED_SECONDS else None
 
     def _open(self, connection: Connection, found: Incident, diagnoses: tuple[str, ...], now_ms: int) -> Incident:
+        earlier = (read_stored(body, Incident) for body in earlier_bodies(connection, found))
         opened = found.model_copy(
             update={
                 "id": new_id(now_ms * 1_000_000),
@@ -196,6 +203,7 @@ class Incidents:
                 "opened_at": time_of(now_ms),
                 "seen_at": time_of(now_ms),
                 "hosts": found.hosts[:_MOST_HOSTS],
+                "before": times_before(found, earlier),
                 "diagnoses": diagnoses,
                 "times_seen": max(1, len(diagnoses)),
                 "history": (),
@@ -244,8 +252,6 @@ class Incidents:
         if len(history) > _MOST_HISTORY:
             history = (history[0], *history[1 - _MOST_HISTORY :])
         now = known.model_copy(update={**set_now, "history": history})
-        if not now.is_live:
-            now = now.model_copy(update={"action": None})
         now_ms = int(datetime.fromisoformat(change.at).timestamp() * 1000)
         connection.execute(update(incidents).where(incidents.c.id == now.id).values(_row(now, now_ms)))
         connection.execute(delete(incident_diagnoses).where(incident_diagnoses.c.incident == now.id))

@@ -100,14 +100,14 @@ def _since(finding: Finding) -> list[Line]:
     """Since when it stands, and for how long."""
     if finding.since is None:
         return []
-    lasted = "" if finding.lasted_seconds is None else f", for {_duration(finding.lasted_seconds)}"
+    lasted = "" if finding.lasted_seconds is None else f", for {duration_text(finding.lasted_seconds)}"
     told = [line(f"{printable(finding.since, most=40)}{lasted}")]
     if finding.hung_from is not None:
         told.append(line(f"called hung from {printable(finding.hung_from, most=40)} on"))
     return told
 
 
-def _duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return `94 s`, `17 min`, `3.5 h`."""
     if seconds < 120:
         return f"{seconds:.0f} s"

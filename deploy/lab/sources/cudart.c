@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,8 +169,9 @@ static void *devices(void *unused) {
 }
 
 void lab_blocks(const char *call) {
+    static sem_t never;
     const char *named = getenv("LAB_BLOCKS");
-    while (named && !strcmp(named, call)) pause();
+    while (named && !strcmp(named, call)) sem_wait(&never); // as the driver waits for a thread of its own
 }
 
 static piece *append(void *handle, piece *one) {

@@ -7,10 +7,13 @@ other, the duration must be one that a healthy step does not take, and a plan (`
 
 import re
 
-HINTS = ("imed out", "imeout", "stuck", "o progress", "aiting", "aited", "respond", "o response", "nresponsive")
-HINTS += ("eartbeat", "hung", "talled", "No available")
+HINTS = (
+    *("imed out", "imeout", "stuck", "o progress", "aiting", "aited", "respond", "o response", "nresponsive"),
+    *("eartbeat", "hung", "talled", "No available"),
+)
+"""One of these is in every such line: they are looked for in logs of any length."""
 _WORD = (
-    r"timed[ -]out|time[d-]?out (?:after|exceeded|of|reached|\()|stuck|no progress|wait(?:ing|ed)(?! time)|"
+    r"timed[ -]out|time[d-]?out (?:after|exceeded|reached|\()|stuck|no progress|wait(?:ing|ed)(?! time)|"
     r"not respond\w*|no response|unresponsive|missed heartbeat|heartbeat timeout|hung|stalled|"
     r"no available (?:[\w-]+ ){1,6}(?:in|within|for|after)"
 )

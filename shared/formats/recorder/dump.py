@@ -106,7 +106,7 @@ def _loaded(data: bytes, most_bytes: int) -> Any:
 class _Row(NamedTuple):
     """One entry: what it shares with all of its kind, and what is its own."""
 
-    shared: tuple[int, int, int, bool, State]
+    shared: tuple[int, int, int, bool, State, int]
     """Columns `_SHARED`."""
     numbers: tuple[int, int, int, int, int, int]
     """Columns `_NUMBERS`."""
@@ -118,7 +118,8 @@ _OF_SIGNATURE = ("profiling_name", "input_sizes", "input_dtypes", "output_sizes"
 _MOST_WORK = 30_000_000
 """Parts of all entries: three hundred thousand of them with a hundred frames and numbers each."""
 _WORK_CHARACTERS = 8
-_SHARED = ("group", "signature", "call_site", "is_p2p", "state")
+_LONGEST_THREAD_ID = 64
+_SHARED = ("group", "signature", "call_site", "is_p2p", "state", "thread")
 _NUMBERS = ("collective_seq", "p2p_seq", "op_id", "created_ns", "started_ns", "completed_ns")
 
 
@@ -136,6 +137,7 @@ class _Builder:
         self.call_sites: dict[tuple[Frame, ...], int] = {(): 0}
         self.frames: dict[tuple[Any, Any, int], Frame] = {}
         self.stacks: dict[Hashable, int] = {}
+        self.threads: dict[str, int] = {}
         self.timeouts: dict[int, int] = {}
         self.work = 0
 
@@ -160,6 +162,7 @@ class _Builder:
             library=parse_text(dump.get("comm_lib_version") or dump.get("nccl_version") or ""),
             active_only=finished == 0 and any(mark.completed is not None for mark in marks),
             truncated=any(first > 1 for first in first_op.values()),
+            on_new_thread=_on_new_thread(columns) if len(self.threads) > 1 else (),
             groups=tuple(self._with_timeouts()),
             signatures=tuple(self.signatures),
             call_sites=tuple(self.call_sites),
@@ -219,7 +222,8 @@ class _Builder:
             parse_number(entry.get("time_discovered_started_ns")),
             parse_number(entry.get("time_discovered_completed_ns")),
         )
-        return _Row((group, signature, call_site, bool(entry.get("is_p2p")), state), numbers, pg_id)
+        thread = self.threads.setdefault(str(entry.get("thread_id", ""))[:_LONGEST_THREAD_ID], len(self.threads))
+        return _Row((group, signature, call_site, bool(entry.get("is_p2p")), state, thread), numbers, pg_id)
 
     def _entry_group(self, entry: Mapping[str, Any], pg_id: str) -> int:
         named = entry.get("process_group")
@@ -297,6 +301,19 @@ def _spread(values: Sequence[int], order: Sequence[int]) -> "array[int]":
     if len(column) <= _BYTE and column.typecode == "B":
         return array("B", bytes(order).translate(column.tobytes().ljust(_BYTE)))
     return array(column.typecode, map(column.__getitem__, order))
+
+
+def _on_new_thread(columns: "Mapping[str, array[int]]") -> tuple[int, ...]:
+    """Return the groups whose oldest unfinished operation comes from a thread that had issued none there before."""
+    groups, threads, found, seen = columns["group"], columns["thread"], list[int](), set[int]()
+    for at, state in enumerate(columns["state"]):
+        if state == State.COMPLETED or groups[at] in seen:
+            continue
+        seen.add(groups[at])
+        before = [threads[other] for other in range(at) if groups[other] == groups[at]]
+        if before and threads[at] not in before:
+            found.append(groups[at])
+    return tuple(found)
 
 
 def _marks(status: Mapping[str, Any], group_of_id: Mapping[str, int]) -> tuple[Mark, ...]:

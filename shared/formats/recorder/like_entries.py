@@ -27,6 +27,7 @@ class _Call(msgspec.Struct, frozen=True, gc=False):
     retired: bool | None = None
     timeout_ms: int | None = None
     is_p2p: bool | None = None
+    thread_id: int | str | None = None
     time_created_us: None = None
     """Of old versions, whose entries are read one by one."""
 

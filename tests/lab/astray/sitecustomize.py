@@ -8,29 +8,16 @@ import importlib.abc
 import itertools
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from going_astray import check_early, fetch_quota
+
 LAST = 4
 """The step at which it happens; the groups have then a history that agrees."""
-
-
-def fetch_quota() -> None:
-    """Stand for any user code that waits for something that does not come."""
-    time.sleep(1e6)
-
-
-def check_early() -> None:
-    """Stand for an evaluation on one rank alone."""
-    import torch
-    import torch.distributed as dist
-
-    dist.all_reduce(torch.zeros(3, device="cuda"))
-    torch.cuda.synchronize()
 
 
 def reach(counted: Iterator[int], faulty_rank: int, go_astray: Callable[[], None]) -> None:

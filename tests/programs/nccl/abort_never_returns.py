@@ -9,7 +9,7 @@ import torch.distributed as dist
 TRUTH = {
     "kinds": ["rank_not_joined", "startup_incomplete"],
     "causes": ["user_code", "rendezvous", "hardware", "device_sync", "teardown", "unknown"],
-    "where": "recover",
+    "where": "restart",
 }
 
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import rig
 import torch
@@ -11,13 +10,8 @@ import torch.distributed as dist
 TRUTH = {
     "kinds": ["rank_not_joined", "startup_incomplete"],
     "causes": ["user_code", "checkpoint"],
-    "where": "load_checkpoint",
+    "where": "fetch_batch",
 }
-
-
-def load_checkpoint() -> None:
-    """Stand for any user code that waits for something that does not come."""
-    time.sleep(rig.NEVER)
 
 
 def main() -> None:
@@ -30,7 +24,7 @@ def main() -> None:
     store = dist.TCPStore(*address, size, rank == 0)
     rig.say_ready(f"rank {rank}")
     if rank == rig.FAULTY_RANK:
-        load_checkpoint()
+        rig.fetch_batch()
     dist.init_process_group("nccl", store=store, rank=rank, world_size=size, device_id=device)
     dist.all_reduce(torch.ones(16, device=device))
     rig.end_step()

@@ -1,17 +1,10 @@
 """Ranks have several communicators, each made at its first use; one rank sleeps before the first use of the second."""
 
-import time
-
 import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"kinds": ["rank_not_joined", "startup_incomplete"], "causes": ["user_code"], "where": "load_router"}
-
-
-def load_router() -> None:
-    """Stand for any user code that waits for something that does not come."""
-    time.sleep(rig.NEVER)
+TRUTH = {"kinds": ["rank_not_joined", "startup_incomplete"], "causes": ["user_code"], "where": "fetch_batch"}
 
 
 def main() -> None:
@@ -24,7 +17,7 @@ def main() -> None:
         rig.end_step()
         if at_fault:
             if place.is_faulty:
-                load_router()
+                rig.fetch_batch()
             dist.all_reduce(activations, group=experts[place.rank % 2])
         dist.all_reduce(gradients)
 

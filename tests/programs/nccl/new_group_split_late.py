@@ -1,7 +1,5 @@
 """The world was made with its devices, so that new_group() splits its communicator; one rank does not take part."""
 
-import time
-
 import rig
 import torch
 import torch.distributed as dist
@@ -9,13 +7,8 @@ import torch.distributed as dist
 TRUTH = {
     "kinds": ["rank_not_joined", "startup_incomplete"],
     "causes": ["user_code", "rendezvous"],
-    "where": "load_shard",
+    "where": "fetch_batch",
 }
-
-
-def load_shard() -> None:
-    """Stand for any user code that waits for something that does not come."""
-    time.sleep(rig.NEVER)
 
 
 def main() -> None:
@@ -27,7 +20,7 @@ def main() -> None:
         rig.end_step()
         if at_fault:
             if place.is_faulty:
-                load_shard()
+                rig.fetch_batch()
             norm = dist.new_group(list(range(place.world_size)))
             dist.all_reduce(gradients, group=norm)
 

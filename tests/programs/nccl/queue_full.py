@@ -1,7 +1,5 @@
 """One rank sleeps; the others launch kernels without ever waiting, until the queue of their device is full."""
 
-import time
-
 import rig
 import torch
 import torch.distributed as dist
@@ -10,11 +8,6 @@ TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "fetch_
 
 KERNELS = 100
 STEPS = 100
-
-
-def fetch_batch() -> None:
-    """Stand for any user code that waits for something that does not come."""
-    time.sleep(rig.NEVER)
 
 
 def update(weights: torch.Tensor) -> None:
@@ -29,7 +22,7 @@ def main() -> None:
     gradients, weights = torch.ones(16), torch.ones(64)
     for at_fault in rig.steps(place):
         if at_fault and place.is_faulty:
-            fetch_batch()
+            rig.fetch_batch()
         for _ in range(STEPS if at_fault else 1):
             dist.all_reduce(gradients, async_op=True).wait()
             update(weights)

@@ -1,7 +1,5 @@
 """Processors run many steps ahead of their devices; one rank sleeps on the way, the others wait some steps later."""
 
-import time
-
 import rig
 import torch
 import torch.distributed as dist
@@ -11,11 +9,6 @@ TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "fetch_
 AHEAD = 20
 
 
-def fetch_batch() -> None:
-    """Stand for any user code that waits for something that does not come."""
-    time.sleep(rig.NEVER)
-
-
 def main() -> None:
     """Train with three buckets, and look at the loss only every twenty steps."""
     place = rig.start()
@@ -23,7 +16,7 @@ def main() -> None:
     for at_fault in rig.steps(place):
         for step in range(AHEAD):
             if at_fault and place.is_faulty and step == 7:
-                fetch_batch()
+                rig.fetch_batch()
             for bucket in buckets:
                 dist.all_reduce(bucket, async_op=True)
 

@@ -1,17 +1,10 @@
 """A communicator is split from the world's by all ranks together; one does not take part."""
 
-import time
-
 import rig
 import torch
 import torch.distributed as dist
 
-TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code", "rendezvous"], "where": "load_shard"}
-
-
-def load_shard() -> None:
-    """Stand for any user code that waits for something that does not come."""
-    time.sleep(rig.NEVER)
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code", "rendezvous"], "where": "fetch_batch"}
 
 
 def main() -> None:
@@ -24,7 +17,7 @@ def main() -> None:
         rig.end_step()
         if at_fault:
             if place.is_faulty:
-                load_shard()
+                rig.fetch_batch()
             dist.split_group(split_ranks=[list(range(half)), list(range(half, place.world_size))])
 
 

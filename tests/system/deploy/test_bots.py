@@ -11,6 +11,7 @@ from collector.app import create_app
 from collector.settings import CollectorSettings
 from collector.show.mcp.pages import MOST_CHARACTERS
 from collector.show.mcp.tools import TOOLS
+from shared.answer.words import Act
 from shared.wire.snapshot import Exited, RankSnapshot
 from tests.build.agents.fake_agents import FakeAgent, case_ranks, make_rank
 from tests.build.agents.served_agents import served
@@ -54,58 +55,91 @@ def of_slurm(rank: RankSnapshot) -> RankSnapshot:
     return rank.model_copy(update={"identity": rank.identity.model_copy(update={"job": JOB})})
 
 
-def run_bot(service: Service, folder: Path) -> tuple[str, str]:
-    """Run the page's bot; return what it printed, and what it asked of Slurm."""
+STUCK = "all_joined_none_done"
+"""All four ranks came to an operation, and it did not end: what is restarted."""
+
+
+def run_bot(
+    url: str, folder: Path, *, pager: str = "", failing: str = "nothing", status: int = 0
+) -> tuple[str, list[str], str]:
+    """Run the page's bot; return what was paged, what it asked of Slurm, and what it said to its journal.
+
+    `failing`: the first word of the request to Slurm that fails.
+    """
     (bot,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     asked, slurm = folder / "asked", folder / "scontrol"
-    slurm.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n', encoding="ascii")
+    slurm.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n[ "$1" != {failing} ]\n', encoding="ascii")
     slurm.chmod(0o755)
-    asked.touch()
-    env = environment({"UNHANG_COLLECTOR": service.plain_url(""), "UNHANG_TOKEN": TOKEN})
+    asked.write_text("")
+    env = environment({"UNHANG_COLLECTOR": url, "UNHANG_TOKEN": TOKEN} | ({"UNHANG_PAGER": pager} if pager else {}))
     env["PATH"] = f"{folder}:{env['PATH']}"
     done = subprocess.run([sys.executable, "-c", bot, JOB], env=env, capture_output=True, text=True, timeout=240)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout, asked.read_text("ascii")
+    assert done.returncode == status, done.stderr
+    return done.stdout, asked.read_text("ascii").splitlines(), done.stderr
 
 
-def test_what_is_proven_is_restarted(tmp_path: Path) -> None:
-    """Rank 2 has not joined, as the records of all four show: the job is queued again, and a person learns why."""
+def test_person_is_paged_and_then_what_is_stuck_is_restarted_whatever_fails(tmp_path: Path) -> None:
+    """Nothing that fails keeps the page from being sent, and each failure is told."""
+    with collector_of(case_ranks(STUCK, range(4), host="node1"), tmp_path) as service:
+        url = service.plain_url("")
+        paged, asked, journal = run_bot(url, tmp_path)
+        assert asked == ["requeue 4242"] and not journal
+        assert paged.startswith("PAGE Hung: ranks 0-3 are stuck") and "this bot restarts it now" in paged
+        assert "see /v1/diagnoses/" in paged and "  restart: start the job again" in paged
+        paged, asked, _ = run_bot(url, tmp_path, failing="requeue", status=1)
+        assert asked == ["requeue 4242"] and paged.count("PAGE ") == 2
+        assert f"PAGE {JOB} was not restarted\n  scontrol requeue 4242: status 1" in paged
+        for pager in ("/nowhere", "false"):
+            paged, asked, journal = run_bot(url, tmp_path, pager=pager, status=1)
+            assert asked == ["requeue 4242"] and not paged
+            assert journal.startswith("PAGE Hung: ranks 0-3") and f"not sent: {pager}: " in journal
+
+
+def test_collector_that_cannot_be_asked_is_for_a_person(tmp_path: Path) -> None:
+    paged, asked, _ = run_bot("http://127.0.0.1:9", tmp_path)
+    assert asked == [] and paged.startswith(f"PAGE no diagnosis of {JOB}: ")
+
+
+def test_what_is_proven_and_would_come_again_is_for_a_person(tmp_path: Path) -> None:
+    """Rank 2 has not joined, as the records of all four show: a restart would show nobody why."""
     with collector_of(case_ranks("missing_rank2", range(4), host="node1"), tmp_path) as service:
-        said, asked = run_bot(service, tmp_path)
-    assert asked == "requeue 4242\n"
-    assert said.startswith("PAGE Hung: rank 2 ")
-    assert "see /v1/diagnoses/" in said
+        paged, asked, _ = run_bot(service.plain_url(""), tmp_path)
+    assert asked == [] and paged.startswith("PAGE Hung: rank 2 ")
 
 
 def test_what_is_not_proven_is_for_a_person(tmp_path: Path) -> None:
     """Four ranks that sleep without a record: nothing is restarted."""
     with collector_of([make_rank(rank, host="node1") for rank in range(4)], tmp_path) as service:
-        said, asked = run_bot(service, tmp_path)
-    assert asked == ""
-    assert said.startswith("PAGE ")
+        paged, asked, _ = run_bot(service.plain_url(""), tmp_path)
+    assert asked == [] and paged.startswith("PAGE ")
 
 
 def test_job_that_was_killed_is_for_a_person(tmp_path: Path) -> None:
     """Rank 2 was killed, and the launcher ended the others: nothing runs any more, and nothing is said to be well."""
     signals = {0: 15, 1: 15, 2: 9, 3: 15}
     with collector_of([make_rank(rank, host="node1") for rank in range(4)], tmp_path, signals=signals) as service:
-        said, asked = run_bot(service, tmp_path)
-    assert asked == ""
+        said, asked, _ = run_bot(service.plain_url(""), tmp_path)
+    assert asked == []
     assert said.startswith(
         "PAGE Died: first rank 2 was killed by signal 9 (SIGKILL); ranks 0-1,3 were ended by signal 15"
     )
-    assert "ask Slurm how the job and its steps ended" in said
+    assert "  restart: start the job again, and find out who ended rank 2" in said
 
 
 def test_job_that_no_agent_knows_is_for_a_person(tmp_path: Path) -> None:
     """It may have died before an agent saw it."""
     with collector_of([], tmp_path) as service:
-        said, asked = run_bot(service, tmp_path)
-    assert asked == ""
+        said, asked, _ = run_bot(service.plain_url(""), tmp_path)
+    assert asked == []
     assert said.startswith(f"PAGE no diagnosis of {JOB}: no agent knows job '{JOB}'\n  running jobs: none")
 
 
-def test_page_lists_the_tools_and_their_bound() -> None:
+_ROW = r"^\| `([a-z_]+)` \|"
+
+
+def test_page_lists_the_acts_and_the_tools_and_their_bound() -> None:
     """All of them, by name."""
-    assert set(re.findall(r"^\| `([a-z_]+)` \|", PAGE, re.MULTILINE)) == {tool.name for tool in TOOLS}
+    acts, _, tools = PAGE.partition("## Language models")
+    assert set(re.findall(_ROW, tools, re.MULTILINE)) == {tool.name for tool in TOOLS}
+    assert set(re.findall(_ROW, acts, re.MULTILINE)) == {act.value for act in Act}
     assert f"{MOST_CHARACTERS:,} characters" in PAGE

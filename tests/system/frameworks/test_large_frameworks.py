@@ -1,4 +1,4 @@
-"""Ray Train, the Trainer of transformers, DeepSpeed's launcher, torchft, remote calls and JAX, by `make frameworks`."""
+"""Ray Train, torchft, remote calls and JAX, by `make frameworks`; those with GPUs run in the lab (tests/lab)."""
 
 import sys
 from pathlib import Path
@@ -26,22 +26,6 @@ def test_ray_train(tmp_path: Path) -> None:
     python = python_with("ray[train]")
     with launched((python, str(PROGRAMS / "ray_train.py")), tmp_path, env=RAY) as job:
         assert_found_and_named(job)
-
-
-def test_hugging_face_trainer(tmp_path: Path) -> None:
-    """Under torchrun, on top of accelerate."""
-    python = python_with("transformers")
-    with launched((*torchrun(python), str(PROGRAMS / "hf_trainer.py"), str(tmp_path)), tmp_path) as job:
-        assert_found_and_named(job)
-
-
-def test_deepspeed(tmp_path: Path) -> None:
-    """Its launcher alone: a program that DeepSpeed trains is a plain one to us."""
-    python = python_with("hjson", "py-cpuinfo", "msgpack", "einops", "ninja", "tqdm", "psutil", "deepspeed")
-    port = str(free_port())
-    runner = (python, "-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--master_port", port)
-    with launched((*runner, str(PROGRAMS / "plain.py"), "env://"), tmp_path) as job:
-        assert_found_and_named(job, name=f"127.0.0.1:{port}")
 
 
 def test_torchft(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from agent.errors import Unavailable
 from agent.find.choose_ranks import Rank
 from agent.proc.memory.cpp_containers import Objects
 from agent.proc.memory.elf_symbols import find_vtable
-from agent.proc.memory.mappings import in_order_of_groups, loaded_files, read_mappings
+from agent.proc.memory.mappings import HEAP_PIECE, cut, loaded_files, read_mappings, writable_data
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 from agent.proc.memory.search import search_words
@@ -69,13 +69,14 @@ def find_objects(
     regions = read_mappings(procfs, rank.stat.pid)
     for library in loaded_files(regions, kind.library):
         vtable = find_vtable(memory.read_some, library.base, kind.vtable)
-        for piece in in_order_of_groups(regions) if vtable is not None else ():
-            result = search_words(procfs, memory, [piece], [vtable or 0], most_found=_MOST_OBJECTS)
-            groups = (read_group(memory, word.address, word.value, layouts, rank, kind) for word in result.found)
-            yield piece.is_heap, [group for group in groups if group is not None]
-            if not result.is_complete:
-                told = f"the memory of process {rank.stat.pid} was not searched to its end"
-                raise Unavailable(Reason.TIMED_OUT, told)
+        for region in writable_data(regions) if vtable is not None else ():
+            for piece in cut(region, HEAP_PIECE if region.is_heap else region.end - region.start):
+                result = search_words(procfs, memory, [piece], [vtable or 0], most_found=_MOST_OBJECTS)
+                groups = (read_group(memory, word.address, word.value, layouts, rank, kind) for word in result.found)
+                yield region.is_heap, [group for group in groups if group is not None]
+                if not result.is_complete:
+                    told = f"the memory of process {rank.stat.pid} was not searched to its end"
+                    raise Unavailable(Reason.TIMED_OUT, told)
 
 
 def read_group(

@@ -1,5 +1,6 @@
 """The pages on incidents: all that are kept, and one with its diagnoses and what a person can say to it."""
 
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from collector.show.routes.incidents import Remark, as_shown
 from collector.show.routes.pages.frame import PER_PAGE, Before, FaultFormDependency, PageRoute, Text, page
 from collector.show.routes.pages.reports import verdict_report
 from collector.show.routes.rights import SightDependency
+from collector.show.text.findings import duration_text
 from shared.answer.incidents import LIVE_STATES, Incident, IncidentState
 from shared.errors import InvalidInput, NotFound
 from shared.server.gate import who_asks
@@ -56,6 +58,13 @@ async def show_incidents(
     )
 
 
+def _lasted(incident: Incident) -> str:
+    """For how long it has lasted by now, or until it was over."""
+    end = datetime.now(UTC) if incident.resolved_at is None else datetime.fromisoformat(incident.resolved_at)
+    since = datetime.fromisoformat(incident.still_since or incident.opened_at)
+    return duration_text(max(0.0, (end - since).total_seconds()))
+
+
 @router.get("/incidents/{id}")
 async def show_incident(
     id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency
@@ -70,6 +79,7 @@ async def show_incident(
         here="incidents",
         title=f"{incident.state.value}: {incident.job}",
         incident=incident,
+        lasted=_lasted(incident),
         report=await _last_report(service, incident, source_of(request)),
         diagnoses=await service.async_store.ask(service.store.excerpts, incident.diagnoses, Listed),
         who=who_asks(request).get("certificate", ""),

@@ -10,7 +10,7 @@ CONFIG = {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}
 def main() -> None:
     """Train; `--local_rank` comes from the launcher."""
     model = torch.nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = torch.optim.Adam(model.parameters())
     data = TensorDataset(torch.ones(64, 4))
     engine, _, loader, _ = deepspeed.initialize(model=model, optimizer=optimizer, training_data=data, config=CONFIG)
     for (batch,) in loader:

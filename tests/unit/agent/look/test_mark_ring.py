@@ -21,6 +21,10 @@ def test_first_reading_is_no_step() -> None:
     assert not made.note(100.0, (WORLD,))
     assert not made.note(105.0, (WORLD,))
     assert made.still_since == 100.0
+    pending = WORLD._replace(issued_ns=60 * 10**9)
+    done = WORLD._replace(name="1", completed=7, issued_ns=50 * 10**9)
+    assert ring((100.0, (pending, done))).still_since == 60.0
+    assert ring((100.0, (pending, done._replace(issued_ns=70 * 10**9)))).still_since == 100.0
 
 
 def test_whatever_goes_on_is_a_step() -> None:

@@ -84,8 +84,10 @@ def test_what_was_told_before_the_job_began_is_somebody_elses() -> None:
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 63, 92, 154, 9999])
 def test_errors_of_programs_and_notes_make_no_suspect(code: int) -> None:
-    """Only what breaks a device does."""
-    assert judged(telling(looks_at_all_stuck(), "b", event("xid", code=code))).findings[0].cause is Cause.UNKNOWN
+    """Only what breaks a device does; what ends a program's work on one is shown."""
+    finding = judged(telling(looks_at_all_stuck(), "b", event("xid", code=code))).findings[0]
+    assert finding.cause is Cause.UNKNOWN
+    assert (f"b reports Xid {code} " in finding.summary) is (code in (13, 31, 43))
 
 
 def test_gpu_that_its_driver_cannot_reach() -> None:
@@ -98,8 +100,12 @@ def test_gpu_that_its_driver_cannot_reach() -> None:
 
 
 def test_rank_that_waits_for_a_broken_gpu() -> None:
-    """Joined by the address of the GPU that it computes on."""
-    looks = telling(absent(Seen((USER, SYNCHRONIZE))), "b", XID_79, gpus=[gpu(0, 1002), gpu(1, 1003)])
+    """Joined by the address of the GPU that it computes on; one that is lost tells of no process."""
+    waits = absent(Seen((USER, SYNCHRONIZE)))
+    lost = gpu(1, fault="GPU is lost")
+    for gpus, cause in (([gpu(0, 1002), lost], Cause.GPU_FAULT), ([gpu(0), lost], Cause.DEVICE_SYNC)):
+        assert judged(telling(waits, "b", gpus=gpus)).findings[0].cause is cause
+    looks = telling(waits, "b", XID_79, gpus=[gpu(0, 1002), gpu(1, 1003)])
     finding = judged(looks).findings[0]
     assert (finding.culprit_ranks, finding.cause) == ((3,), Cause.GPU_FAULT)
     assert "Xid 79" in next(e.text for e in finding.evidence if isinstance(e, KernelEvidence))

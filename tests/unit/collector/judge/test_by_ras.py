@@ -211,13 +211,16 @@ def test_a_dead_peer_that_nobody_waits_for() -> None:
 
 
 def test_a_recorder_comes_first() -> None:
-    """Sequence numbers are stronger than counts: by them it is rank 3."""
-    told = report(members({0: 64, 1: 64, 2: 60, 3: 64}))
+    """Sequence numbers are stronger than counts: by them it is rank 3. Counts that say the same stand beside them."""
+    told, agrees = report(members({0: 64, 1: 64, 2: 60, 3: 64})), report(members({0: 64, 1: 64, 2: 64, 3: 63}))
     many = [Collective("0")] * 3
     job = Job({0: many, 1: many, 2: many, 3: [Collective("0"), Stay()]})
     plain = live_looks(job, seen_by(4, r3=OUTSIDE))
-    with_ras = [s.model_copy(update={"ras": RasLook(addresses=(ADDRESS,), networks=(told,))}) for s in plain]
-    assert [finding.culprit_ranks for finding in judge(with_ras).findings] == [(3,)]
+    for counts, shown in ((told, 0), (agrees, 1)):
+        with_ras = [s.model_copy(update={"ras": RasLook(addresses=(ADDRESS,), networks=(counts,))}) for s in plain]
+        (finding,) = judge(with_ras).findings
+        assert finding.culprit_ranks == (3,)
+        assert sum(each.text.startswith("NCCL RAS: rank 3 launched") for each in finding.evidence) == shown
 
 
 @pytest.mark.parametrize("seed", range(20))

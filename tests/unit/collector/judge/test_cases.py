@@ -1,7 +1,8 @@
 """Recorded hangs with known roots: the verdict agrees with the truth, whatever the order the dumps are read in.
 
 `cases` are dumps in NCCL's conventions; `gloo` are dumps as torch 2.13's worker server gave them for programs of
-tests/programs, with an empty `pg_config`: nobody says there who the members of a group are.
+tests/programs, with an empty `pg_config`: nobody says there who the members of a group are. Gloo leaves out sends and
+receives, so that some of these name nobody.
 """
 
 import itertools

@@ -18,9 +18,10 @@ from collector.notify.notice import Notice, make_notice
 from collector.notify.outgoing import Outgoing
 from collector.notify.receivers import Include, NotifyFile
 from collector.notify.send import compose
+from shared.answer.action import Action
 from shared.answer.diagnosis import Culprit, Diagnosis, Finding, LogEvidence, Place, StackClass
 from shared.answer.incidents import Fingerprint, Incident, IncidentChange, IncidentChangeKind, IncidentEvent
-from shared.answer.words import Certainty, Kind, Verdict
+from shared.answer.words import Act, Certainty, Kind, Verdict
 from tests.build.services.incident_receivers import PagerDutyServer, Received, ReceiverServer, SlackServer
 from tests.unit.collector.keep.watched.test_incidents import draft
 from tests.unit.collector.notify.files import (
@@ -48,6 +49,10 @@ def incident(text: str) -> Incident:
     more = {
         "id": "0195a1c8-7b31-7b3f-a2d6-a3933daff891",
         "user": text,
+        "owner": text,
+        "place": text,
+        "before": 2,
+        "action": Action(do=Act.FREE, text=text, reason=text, command=text, host=text),
         "headline": text,
         "fingerprint": fingerprint,
         "key": fingerprint.key,
@@ -117,7 +122,7 @@ def test_by_default_who_is_on_call_knows_which_job_which_node_and_what(tmp_path:
         )
         sent[name] = json.loads(compose(receiver, notice, source="/unhang").body)
         assert "Stack" not in json.dumps(sent[name]), name
-    summary = "Hung: llama-7b: rank 3 sleeps (on node07; proven; cause user_code)"
+    summary = "Hung: llama-7b: rank 3 sleeps (on node07; proven; cause user_code; act free)"
     link = "https://unhang.example/incidents/0195a1c8-7b31-7b3f-a2d6-a3933daff891"
     (alert,) = sent["ops"]
     assert alert["annotations"]["summary"] == summary and alert["annotations"]["description"] == began.headline

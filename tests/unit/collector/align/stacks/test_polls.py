@@ -1,13 +1,16 @@
 """What a rank burns while it waits is no sign of work, and everything else is."""
 
+from array import array
+
 import pytest
 
-from collector.align.progress import Motion, motion_of
+from collector.align.progress import JobMotion, Motion, motion_of
 from collector.align.roster import Presence, RankView, Roster
 from collector.align.stacks.rank_activities import activities_of
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Beat, Identity, Process, RankSnapshot, Syscall
 from shared.wire.stacks import Frame, Stacks, StackTable, Thread
+from shared.wire.trace import COLUMNS, Group, Mark, Origin, Trace
 
 _C10D = "/env/torch/distributed/distributed_c10d.py"
 TRAIN = Frame(function="train", file="/app/train.py", line=10)
@@ -82,8 +85,29 @@ def test_who_leaves_a_wait_moves() -> None:
     assert motion_of_rank(first, second) is Motion.BUSY
 
 
+@pytest.mark.parametrize("calls", ["running", "futex"])
+@pytest.mark.parametrize(("counted", "woken"), [((1, 1), set()), ((1, 2), {0})])
+def test_who_polls_has_not_come_out_of_its_wait(calls: str, counted: tuple[int, int], woken: set[int]) -> None:
+    """Whatever system call it was seen in: its groups count what it issues."""
+    polls = [look(at, (TRAIN, ALL_REDUCE), cpu=1.0, wakes=9000, calls=calls, threads=NCCL) for at in (0, 1)]
+    looks = [one.model_copy(update={"recorder": counters(n)}) for one, n in zip(polls, counted, strict=True)]
+    assert motion_of_job(*looks).woken == woken
+
+
+def counters(issued: int) -> Trace:
+    """What the groups of a rank without a flight record tell: so many operations, of which none is listed."""
+    world, mark = Group(name="0", description="default_pg"), Mark(group=0, issued=issued)
+    columns = {name: array("q") for name in COLUMNS}
+    return Trace(origin=(Origin.PROCESS_GROUPS,), groups=(world,), signatures=(), marks=(mark,), **columns)
+
+
 def motion_of_rank(*looks: RankSnapshot) -> Motion:
     """Return what became of one rank between two looks."""
+    return motion_of_job(*looks).by_rank[0]
+
+
+def motion_of_job(*looks: RankSnapshot) -> JobMotion:
+    """Return what became of a job of one rank."""
     view = RankView(0, Presence.RUNNING, looks, host="a")
     roster = Roster(job="j", world_size=1, ranks={0: view}, conflicts=(), live=True, last_look_ns=1)
-    return motion_of(roster, activities_of(roster.present())).by_rank[0]
+    return motion_of(roster, activities_of(roster.present()))

@@ -7,6 +7,7 @@ import pytest
 from collector.keep.store import Retention
 from collector.keep.watched.incidents import Incidents
 from shared.answer.incidents import IncidentChangeKind, IncidentState
+from shared.answer.words import Cause
 from shared.errors import InvalidInput, NotFound
 from tests.build.jobs.incidents import draft
 from tests.unit.collector.conftest import Opener
@@ -105,3 +106,35 @@ def test_diagnoses_of_an_incident_stay(opened: Opener) -> None:
     for later in range(1, 4):
         save(store, NOW_NS + later * 10**9)
     assert len(store.list()) == 2 and store.diagnosis(held).id == held
+
+
+def test_nodes_at_fault_again_and_again(opened: Opener) -> None:
+    """For causes that hardware can have, in incidents that are over and were no false alarms; an open one is new."""
+    incidents = opened().incidents
+    found = [
+        *(draft(sequence=n, host="bad").model_copy(update={"cause": Cause.GPU_FAULT}) for n in range(3)),
+        *(draft(sequence=n, host="coded") for n in range(10, 13)),
+        draft(sequence=20, host="once").model_copy(update={"cause": Cause.NETWORK}),
+    ]
+    ids = [incidents.report(each, ["d"]).id for each in found]
+    assert incidents.faulty_hosts() == ()
+    for id in ids[1:]:
+        incidents.resolve(id, note="it has ended")
+    assert incidents.faulty_hosts() == ("bad",)
+    incidents.false_alarm(ids[1])
+    assert incidents.faulty_hosts() == ()
+
+
+def test_how_often_the_same_came_before(opened: Opener) -> None:
+    """At the same line of jobs of that name, wherever that is; without a line on the same node."""
+    incidents = opened().incidents
+    at = {"place": "train.py:8"}
+    lines = [draft(sequence=n, host=f"node{n}").model_copy(update=at) for n in range(3)]
+    assert [incidents.report(each, ["d"]).again for each in lines] == [
+        "",
+        "2nd time, at train.py:8",
+        "3rd time, at train.py:8",
+    ]
+    assert incidents.report(draft("other", host="node1").model_copy(update=at), ["d"]).again == ""
+    assert incidents.report(draft("else", host="node9"), ["d"]).again == ""
+    assert incidents.report(draft("more", host="node9"), ["d"]).again == "2nd time, on node9"
