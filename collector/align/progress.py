@@ -183,10 +183,9 @@ def _worked_within(view: RankView, activity: Activity | None, look: RankSnapshot
     """Did the rank or one of its children work while it was looked at? Of who serves calls little is seen so."""
     children = (at_work(beats_within(child.process)) for child in look.children)
     own = at_work_within(look, burns=polling(view, activity, look, look).cpu)
-    if not own and (view.apart is not None or (activity is not None and in_remote_call(activity))):
-        own = None
+    apart = view.apart is not None or (activity is not None and in_remote_call(activity))
     ran = _stack_changed(view, look, look) or serves(look)
-    return _any_known((own, ran or None, _switched_within(view, activity, look), *children))
+    return _any_known((own or (None if apart else own), ran or None, _switched_within(view, activity, look), *children))
 
 
 def _switched_within(view: RankView, activity: Activity | None, look: RankSnapshot) -> bool | None:
