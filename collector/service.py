@@ -101,14 +101,14 @@ class Service:
         self._garbage = Garbage()
         self._lists: dict[str, RankList] = {}
 
-    def question(self, job: str | None) -> Question:
+    def question(self, job: str | None, *, patience: float = float("inf")) -> Question:
         """Return the question about `job` as the settings would have it."""
         return Question(
             job=job,
             looks=self.settings.looks,
             interval_seconds=self.settings.interval_seconds,
             deadline_seconds=self.settings.deadline_seconds,
-            patience_seconds=self.settings.patience_seconds,
+            patience_seconds=min(patience, self.settings.patience_seconds),
             survey_above=self.settings.survey_above,
         )
 
@@ -135,12 +135,8 @@ class Service:
             host=address.host, url=address.url, lease_seconds=leases.seconds, digest_seconds=self.digest_seconds
         )
 
-    async def _diagnose_unasked(self, job: str, patience: float | None) -> Diagnosis:
-        question = self.question(job)
-        if patience is not None:
-            least = min(patience, question.patience_seconds)
-            question = question.model_copy(update={"patience_seconds": least})
-        run = await self.start(question, asked=False)
+    async def _diagnose_unasked(self, job: str, patience: float) -> Diagnosis:
+        run = await self.start(self.question(job, patience=patience), asked=False)
         while (diagnosis := await run.within(_UNASKED_SECONDS)) is None:
             pass
         return diagnosis

@@ -48,8 +48,8 @@ def digest_seconds_of(agents: int) -> float:
     return min(_RARELY_SECONDS, max(DIGEST_SECONDS, DIGEST_SECONDS * agents / _OFTEN))
 
 
-Diagnose = Callable[[str, float | None], Awaitable[Diagnosis]]
-"""Diagnoses the job of that name, with so much patience at most; None: as usual. Raises UnhangError."""
+Diagnose = Callable[[str, float], Awaitable[Diagnosis]]
+"""Diagnoses the job of that name, with so much patience at most. Raises UnhangError."""
 
 
 class Watcher:
@@ -162,7 +162,7 @@ class Watcher:
         except StoreTrouble as trouble:
             _log.warning("what was found about %s waits for the store: %s", quoted(key[0]), trouble)
 
-    async def _made(self, key: JobKey, patience: float | None) -> Diagnosis | None:
+    async def _made(self, key: JobKey, patience: float) -> Diagnosis | None:
         try:
             try:
                 return await self._diagnose(self.detector.name_of(key), patience)

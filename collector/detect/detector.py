@@ -24,8 +24,8 @@ class ToAsk:
 
     key: JobKey
     reason: str
-    patience_seconds: float | None = None
-    """How long the diagnosis may go on where only time tells; None: as long as any."""
+    patience_seconds: float = float("inf")
+    """How long the diagnosis may go on where only time tells, at most."""
 
 
 @dataclass(frozen=True)

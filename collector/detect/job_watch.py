@@ -130,11 +130,10 @@ class JobWatch:
             self._set_state(now)
         return reason
 
-    def patience_seconds(self, now: float) -> float | None:
+    def patience_seconds(self, now: float) -> float:
         """Return how long a diagnosis may go on where only time tells: it is to be there before the job's timeout."""
-        timeout = self.view.timeout_seconds
-        left = None if timeout is None else MOST_TIMEOUT_SHARE * timeout - self._still_for(now) - DIAGNOSIS_SECONDS
-        return None if left is None else max(0.0, left)
+        timeout = float("inf") if self.view.timeout_seconds is None else self.view.timeout_seconds
+        return max(0.0, MOST_TIMEOUT_SHARE * timeout - self._still_for(now) - DIAGNOSIS_SECONDS)
 
     @property
     def _is_watched(self) -> bool:
@@ -186,27 +185,22 @@ class JobWatch:
         self._set_state(now)
 
     def _found_hung(self, diagnosis: Diagnosis, fault: Finding, now: float) -> Alarm | None:
-        key = fingerprint_of(fault, self.job, self.user).key
-        earlier = self.suspected
-        is_same = earlier is not None and earlier.key == key and now - earlier.at <= SUSPICION_SECONDS
+        known, earlier = fingerprint_of(fault, self.job, self.user), self.suspected
+        is_same = earlier is not None and earlier.key == known.key and now - earlier.at <= SUSPICION_SECONDS
         still = self._still_for(now) or fault.lasted_seconds or 0.0
         held = self._held(diagnosis, fault, still, now)
-        first = now if earlier is None or not is_same else earlier.at
-        id = diagnosis.id if earlier is None or not is_same else earlier.diagnosis
-        self.suspected = Suspected(key, id, first, max(0.0, held))
+        first, id = (now, diagnosis.id) if earlier is None or not is_same else (earlier.at, earlier.diagnosis)
+        self.suspected = Suspected(known.key, id, first, max(0.0, held))
         confirmed = (earlier is not None and is_same) or is_last_chance(diagnosis, self.view.timeout_seconds, still)
         if not confirmed or held > 0:
             again = min(max(CONFIRM_SECONDS, held), SUSPICION_SECONDS / 2)
-            self._next_ask = now + (
-                min(again, max(UNTOLD_SECONDS, now - first)) if is_seen_in_part(diagnosis) else again
-            )
+            soon = max(UNTOLD_SECONDS, now - first) if is_seen_in_part(diagnosis) else again
+            self._next_ask = now + min(again, soon)
             self._set_state(now)
             return None
         self._next_ask = now + HUNG_AGAIN_SECONDS
         ids = tuple(dict.fromkeys(each for each in (id, diagnosis.id) if each))
-        return Alarm(
-            incident_of(diagnosis, fault, fingerprint_of(fault, self.job, self.user), trigger=self.reason), ids
-        )
+        return Alarm(incident_of(diagnosis, fault, known, trigger=self.reason), ids)
 
     def _found_ended(self, diagnosis: Diagnosis, before: Diagnosis | None, now: float) -> Alarm | None:
         """Step 4. Only one that died by itself is told: whoever ends a job that hangs knows of it."""

@@ -88,7 +88,8 @@ class _Here(LocalIncidents):
 
     def _look(self, ask: ToAsk) -> Iterator[IncidentEvent]:
         self._say(f"looking at {self._detector.name_of(ask.key)}: {ask.reason}")
-        yield from self._take_in(ask.key, self._diagnosed(ask.key, patience_seconds=_patience(ask)))
+        patience = min(ask.patience_seconds, PATIENCE_SECONDS)
+        yield from self._take_in(ask.key, self._diagnosed(ask.key, patience_seconds=patience))
 
     def _diagnosed(self, key: JobKey, *, patience_seconds: float | None = None) -> Diagnosis | None:
         name = self._detector.name_of(key)

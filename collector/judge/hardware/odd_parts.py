@@ -118,8 +118,9 @@ def _spins(gpus: Iterable[Gpu]) -> bool:
 def _draws(gpu: Gpu, least: float, most: float) -> bool:
     """Is it fully used, at such a share of the power that it may draw, where its usual power is not known?"""
     watts, limit, used = gpu.power_watts, gpu.power_limit_watts, gpu.utilization_percent
-    told = gpu.spins is None and not gpu.nvlink_moves and watts is not None and limit is not None and used is not None
-    return told and used >= USED_GPU_PERCENT and least * limit <= watts < most * limit
+    if gpu.spins is not None or gpu.nvlink_moves or watts is None or limit is None:
+        return False
+    return (used or 0) >= USED_GPU_PERCENT and least * limit <= watts < most * limit
 
 
 def _is_idle(gpus: Iterable[Gpu]) -> bool:
