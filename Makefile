@@ -69,11 +69,12 @@ LAB_VENV := $(if $(wildcard $(INSTALLED)),$(VENV),build/lab/venv)
 build/lab/venv/.installed: pyproject.toml constraints.txt
 	@echo 'lab: making build/lab/venv'
 	@$(PYTHON) -m venv build/lab/venv
-	@build/lab/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[collector]'
+	@build/lab/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[collector]' jsonschema slack-sdk trustme
 	@touch $@
 
-lab: $(LAB_VENV)/.installed ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., NCCL=FILE; gigabytes
-	@$(LAB_VENV)/bin/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
+lab: $(LAB_VENV)/.installed ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., ALARMS=2, NCCL=FILE; gigabytes
+	@$(LAB_VENV)/bin/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(addprefix --alarms ,$(ALARMS)) \
+		$(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
 

@@ -9,7 +9,9 @@
    sockets come and go for other reasons, so that each time that nothing was found the next one waits longer.
    One that has threads of TensorPipe's and none of a group is not searched: a known place tells of its agent for calls.
 4. A process without a group that hosts a store may be waiting in it for the other ranks, as rank 0.
-5. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
+5. Where threads of a group run and none was found in time, it is not known whether there is one: it is searched again,
+   at once and then ever later.
+6. Where there was one, it is looked at again with a few small reads: a worker of Ray's joins one group after another.
    A process that has left its group remains the rank that it was.
 """
 
@@ -17,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
@@ -43,7 +46,8 @@ _MOST_DOUBLINGS = 6
 
 _CALL_THREADS = "TP_"
 """How names of TensorPipe's threads begin, by which remote calls go."""
-_GROUP_THREADS = ("pt_gloo_", "pt_nccl_", _CALL_THREADS)
+_OF_GROUPS = ("pt_gloo_", "pt_nccl_")
+_GROUP_THREADS = (*_OF_GROUPS, _CALL_THREADS)
 """How names of threads begin that each process has of which a group, or an agent for calls, was made in it."""
 _STORE_THREAD = "pt_tcpstore"
 """How a thread's name begins that serves a store to other ranks; before PyTorch 2.5 threads have no names."""
@@ -60,6 +64,19 @@ class _Searched:
     fruitless: int
 
 
+class _Late(NamedTuple):
+    """A search that was not done in time: how often, and from when on it is tried again."""
+
+    times: int
+    next_at: float
+
+
+def _later(before: _Late | None, took: float) -> _Late:
+    times = 1 if before is None else before.times + 1
+    wait = took * _LEAST_SHARE * 2 ** min(times - 2, _MOST_DOUBLINGS) if times > 1 else 0.0
+    return _Late(times, time.monotonic() + wait)
+
+
 class GroupSearch:
     """Searches, one caller at a time. `reading` is the process being read now, for whoever watches over a search."""
 
@@ -69,6 +86,7 @@ class GroupSearch:
         self._known: dict[Key, _Searched] = {}
         self._forbidden: dict[Key, Stat] = {}
         self._unfinished: dict[Key, Stat] = {}
+        self._late: dict[Key, _Late] = {}
         self._forked_from: dict[Key, Key] = {}
         self._blocked: frozenset[Key] = frozenset()
         self.reading: Key | None = None
@@ -91,6 +109,7 @@ class GroupSearch:
         living = {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
         self._known = {key: known for key, known in self._known.items() if key in living}
         self._forbidden = {key: stat for key, stat in self._forbidden.items() if key in living}
+        self._late = {key: late for key, late in self._late.items() if key in living}
         if not self._procfs.is_real:
             return []
         self._forked_from = dict(_forks(listing))
@@ -100,7 +119,8 @@ class GroupSearch:
             for stat in lister.with_torch(listing)
             if self._is_due(stat) and not is_launcher(lister.arguments(stat))
         ]
-        self._unfinished = {key: stat for key, stat in self._unfinished.items() if key in map(_key, found)}
+        open_still = {*map(_key, found), *self._late}
+        self._unfinished = {key: stat for key, stat in self._unfinished.items() if key in open_still}
         sure = self._surely_ranks(found)
         return sorted(found, key=lambda stat: (stat.pid in listing.candidates, _key(stat) not in sure, *_age(stat)))
 
@@ -123,7 +143,7 @@ class GroupSearch:
         for stat in stats:
             if deadline.left() <= 0:
                 return
-            self.reading = _key(stat)
+            begun, self.reading = time.monotonic(), _key(stat)
             try:
                 if not self._is_copy(stat):
                     self._search(stat, deadline)
@@ -132,9 +152,11 @@ class GroupSearch:
             except NotPermitted:
                 self._forbidden[_key(stat)] = stat
             except Unavailable:
+                self._late[_key(stat)] = _later(self._late.get(_key(stat)), time.monotonic() - begun)
                 continue
             finally:
                 self.reading = None
+            self._late.pop(_key(stat), None)
             self._unfinished.pop(_key(stat), None)
 
     def missing(self, listing: Listing) -> tuple[Missing, ...]:
@@ -156,6 +178,8 @@ class GroupSearch:
     def _is_due(self, stat: Stat) -> bool:
         key = _key(stat)
         if key in self._forbidden or self._blockers.is_avoided(stat) or self._is_copy(stat):
+            return False
+        if key in self._late and time.monotonic() < self._late[key].next_at:
             return False
         known = self._known.get(key)
         try:
@@ -233,7 +257,8 @@ class GroupSearch:
             group = None if group == copied else group
             if group is None:
                 may_wait = not threads or any(thread.startswith(_STORE_THREAD) for thread in threads)
-                group = find_group(self._procfs, memory, regions, copied=copied, or_awaited=may_wait)
+                surely = any(thread.startswith(_OF_GROUPS) for thread in threads)
+                group = find_group(self._procfs, memory, regions, copied=copied, or_awaited=may_wait, surely=surely)
         now = time.monotonic()
         fruitless = 0 if group is not None or before is None else before.fruitless + 1
         if group is None and before is not None and before.group is not None and not before.group.is_awaited:

@@ -75,14 +75,16 @@ def find_group(
     *,
     copied: TorchGroup | None = None,
     or_awaited: bool = True,
+    surely: bool = False,
 ) -> TorchGroup | None:
     """Return the group of the world in a process that has mapped `regions`, or its agent for calls; None: it has none.
 
     `copied`: the group of the rank that this process was forked from. Smaller groups in it may be that rank's, too.
-    `or_awaited`: where it has none, the one for whose other ranks it waits.
+    `or_awaited`: where it has none, the one for whose other ranks it waits. `surely`: threads of a group run in it.
 
     None as well where the limits of `memory` came before any was found. Raises Gone, or Unavailable where they came and
-    only a smaller group was found by then: that is no world, and would give the process another rank than its own.
+    only a smaller group was found by then: that is no world, and would give the process another rank than its own. The
+    same where none was found in one that surely has one.
     """
     vtables = find_vtables(memory, regions)
     if vtables is None:
@@ -100,7 +102,7 @@ def find_group(
         if any(group.is_first for group in found):
             break
         if not result.is_complete:
-            if found and len(result.found) < _MOST_GROUPS:
+            if (found or surely) and len(result.found) < _MOST_GROUPS:
                 raise Unavailable(Reason.TIMED_OUT, f"the memory of process {memory.pid} was not searched to its end")
             break
     world = max(found, key=lambda group: (group.is_first, group.size, -group.address), default=None)

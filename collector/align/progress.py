@@ -15,7 +15,7 @@ from operator import sub
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.lock_files import polls_database, polls_lock_file
-from collector.align.stacks.polls import in_remote_call, polling, serves_on, stands_at_one_place
+from collector.align.stacks.polls import in_remote_call, polling, serves, serves_on, stands_at_one_place
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.thresholds import (
     BUSY_GAPS,
@@ -38,6 +38,7 @@ from collector.align.work.beats import (
     seconds_of,
     spins,
 )
+from shared.missing import Missing
 from shared.wire.snapshot import Process, RankSnapshot
 from shared.wire.stacks import Stacks, Thread
 from shared.wire.trace import State, Trace
@@ -129,8 +130,13 @@ def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
 
 
 def _seconds_between(view: RankView) -> float:
-    times = [look.looked_at_ns for look in view.looks if look.looked_at_ns is not None]
+    """Of looks that were too late for everything nothing is known but when they began."""
+    times = [look.looked_at_ns for look in view.looks if look.looked_at_ns is not None and _was_read(look)]
     return (max(times) - min(times)) / 1e9 if times else 0.0
+
+
+def _was_read(look: RankSnapshot) -> bool:
+    return not all(isinstance(part, Missing) for part in (look.process, look.stacks, look.recorder))
 
 
 def _rank_motion(view: RankView, activity: Activity | None) -> Motion:
@@ -179,7 +185,7 @@ def _worked_within(view: RankView, activity: Activity | None, look: RankSnapshot
     own = at_work_within(look, burns=polling(view, activity, look, look).cpu)
     if not own and (view.apart is not None or (activity is not None and in_remote_call(activity))):
         own = None
-    ran = len(view.looks) < 2 and _stack_changed(view, look, look)
+    ran = _stack_changed(view, look, look) or serves(look)
     return _any_known((own, ran or None, _switched_within(view, activity, look), *children))
 
 

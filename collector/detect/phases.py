@@ -58,9 +58,13 @@ def held_for(diagnosis: Diagnosis, phase: Phase | None, pauses: UsualPauses) -> 
 
 
 def is_last_chance(diagnosis: Diagnosis, timeout: float | None, still: float) -> bool:
-    """Is it proven, by two looks, and would the job's own timeout have ended it before it is diagnosed again?"""
-    again = CONFIRM_SECONDS + 2 * diagnosis.took_seconds
-    return diagnosis.findings[0].certainty is Certainty.PROVEN and timeout is not None and timeout - still < again
+    """Is it sure, by two looks, and would the job's own timeout have ended it before it is diagnosed again?
+
+    Of what no healthy job looks like two sources are enough: ranks that wait for each other may not be in any record.
+    """
+    finding, again = diagnosis.findings[0], CONFIRM_SECONDS + 2 * diagnosis.took_seconds
+    told = finding.kind in _NEVER_WORK and finding.certainty is Certainty.SUPPORTED
+    return (told or finding.certainty is Certainty.PROVEN) and timeout is not None and timeout - still < again
 
 
 def is_held_up(diagnosis: Diagnosis | None) -> bool:

@@ -6,9 +6,9 @@ Of a live job, in this order:
    long as who works may take. Who runs another rank's call goes on.
 2. What cannot pass, such as an exit or calls that do not match, needs no time.
 3. Who demonstrably works (`align/work/`) holds the others up, once that is longer than the job usually pauses; it is
-   called hung much later, and never for certain (`slow/held_up.py`).
+   called hung much later, and never for certain (`slow/held_up.py`). So is who moves, though with what is not seen.
 4. Who stands still while others wait: some seconds, or longer than the job usually pauses.
-5. Who moves in a circle, starts, or is where a healthy rank may be for a while: a minute, or several usual pauses.
+5. Who starts, or is where a healthy rank may be for a while: a minute, or several usual pauses.
 6. Who is at what takes minutes in a healthy job, such as an evaluation on one rank: as long as that takes.
 """
 
@@ -28,7 +28,7 @@ from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
 from collector.judge.slow.held_up import HungFrom, at_work, awaited_strangers, held_up, when_due
-from shared.answer.words import Cause, Kind, Verdict
+from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.wire.snapshot import RankSnapshot
@@ -57,15 +57,14 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         return Interpretation(Verdict.CANNOT_TELL, "", waited_for=tuple(strangers), stall=stall, strangers=strangers)
     works = at_work(fault, observations, due, stall)
     needed = motion.needed(busy=_is_starting(fault)) if works else _needed(fault, suspects, phase, observations)
-    if not works and _was_not_seen_twice(fault, suspects, observations):
-        needed = max(needed, due.seconds)
+    unclear = _was_not_seen_twice(fault, suspects, observations) or _moves(fault, suspects, observations)
+    needed = max(needed, due.seconds) if unclear and not works else needed
     if works and stall >= needed:
         return None if stall >= due.seconds else _held_up(fault, works, due, stall, observations)  # 3
     sent = under_way(fault, observations) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
     if sent is not None or (stall >= needed and _is_unseen(fault)):
         needed = motion.needed(busy=True)
-    lasted = min(stall, motion.seconds) if _hears_from_peer(suspects, observations) else stall
-    if lasted >= needed:
+    if stall >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than usual", state="running")
@@ -74,7 +73,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         "" if fault.culprits else summary_of(fault, cause_of(fault, observations), observations),
         waited_for=suspects,
         stall=stall,
-        decided_after=needed - lasted,
+        decided_after=needed - stall,
         sent=sent,
         phase=phase,
     )
@@ -154,12 +153,19 @@ def _was_not_seen_twice(fault: Fault, suspects: tuple[int, ...], observations: O
     return any(observations.moves_unseen(rank) for rank in running if rank not in fault.victims)
 
 
-def _hears_from_peer(suspects: tuple[int, ...], observations: Observations) -> bool:
-    """Does one that waits for the network move? It may have had an answer since the others' last operation: that it
-    gets none shows only while it is watched.
+def _moves(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
+    """Does one move between the looks, with what is not seen? It is not hung before one that works would be.
+
+    What moves in a circle stands on one line, or asks for a file or a lock, and is seen to. Where a mere suspicion names
+    nobody, all must stand still, those who wait as well.
     """
-    moving = (rank for rank in suspects if observations.motion.by_rank.get(rank) is Motion.BUSY)
-    return any(seen.cause is Cause.NETWORK for seen in observations.seen(moving))
+    if _is_starting(fault) or _cannot_pass(fault, observations):
+        return False
+    motions = observations.motion.by_rank
+    if not fault.culprits and is_suspicion(fault):
+        return any(motions.get(view.rank) is Motion.BUSY for view in observations.roster.present())
+    busy = (rank for rank in suspects if motions.get(rank) is Motion.BUSY)
+    return not all(map(observations.may_wait, busy))
 
 
 def _is_unseen(fault: Fault) -> bool:

@@ -108,8 +108,8 @@ _NONBLOCKING = "asleep_before_collective nccl/first_collective_late nccl/lazy_gr
 _WITHOUT_RECORD = "asleep_before_collective recv_ring wrong_op pair_barrier_skipped".split()
 
 _NOT_ON_NCCL = frozenset(
-    "accelerate_main_process_only starting_up rpc_call_at_work rpc_call_never_returns all_to_all_wrong_sizes "
-    "subgroup_on_one_rank build_lock_left_behind".split()
+    "accelerate_main_process_only starting_up rpc_call_at_work rpc_call_never_returns second_node_never_came "
+    "world_size_never_reached all_to_all_wrong_sizes subgroup_on_one_rank build_lock_left_behind".split()
 )
 """They start or hang on Gloo alone (NCCL makes a group without meeting), or are about what comes before any backend.
 Since 2.14 PyTorch locks a build's file, and the file alone holds up no rank."""

@@ -11,7 +11,7 @@ def main() -> None:
     """Train with one group for dense and one for sparse gradients; at the faulty step one rank swaps them."""
     place = rig.start()
     ranks = list(range(place.world_size))
-    dense, sparse = (dist.new_group(ranks, group_desc=description) for description in ("dense", "sparse"))
+    dense, sparse = (rig.new_group(ranks, description) for description in ("dense", "sparse"))
     activations, gradients = torch.ones(8, 4), torch.ones(16)
     for at_fault in rig.steps(place):
         dist.all_reduce(activations, group=place.pair)

@@ -93,8 +93,13 @@ def restart() -> Place:
 def _join(rank: int, world_size: int, device: torch.device | None = None, store: dist.Store | None = None) -> Place:
     more = {name: value for name, value in (("device_id", device), ("store", store)) if value is not None}
     dist.init_process_group(BACKEND, rank=rank, world_size=world_size, timeout=OPERATIONS_TIME_OUT, **more)
-    pairs = [dist.new_group([first, first + 1], group_desc=f"tp{first // 2}") for first in range(0, world_size - 1, 2)]
+    pairs = [new_group([first, first + 1], f"tp{first // 2}") for first in range(0, world_size - 1, 2)]
     return Place(rank, world_size, pairs[rank // 2])
+
+
+def new_group(ranks: list[int], description: str) -> dist.ProcessGroup:
+    """Make a group whose operations time out as the world's."""
+    return dist.new_group(ranks, timeout=OPERATIONS_TIME_OUT, group_desc=description)
 
 
 def launched_as() -> tuple[int, int]:
@@ -108,7 +113,7 @@ def join_and_wait() -> None:
     signal.alarm(LIFETIME_SECONDS)
     rank, world_size = launched_as()
     say_ready(f"rank {rank}")
-    dist.init_process_group(BACKEND, rank=rank, world_size=world_size)
+    dist.init_process_group("gloo", rank=rank, world_size=world_size)
 
 
 def call_the_faulty(call: Callable[[], object]) -> None:

@@ -327,9 +327,8 @@ def _global(by_index: Mapping[int, int], group_rank: int | None, known: Collecti
 def role_of(group: GroupView, groups: tuple[GroupView, ...]) -> str:
     """Return the description without its trailing number.
 
-    Undescribed groups play one role when they are of one size and come in the same place among their members'
-    undescribed groups of that size: siblings are created in the same order everywhere. Sizes that are inferred tell
-    nothing where some ranks left no record.
+    Undescribed groups play one role when they are of one size, as far as that is told, and come in the same place among
+    their members' undescribed groups of that size: siblings are created in the same order everywhere.
     """
     if group.description not in _UNDESCRIBED:
         match = _NUMBERED.match(group.description)

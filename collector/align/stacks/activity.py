@@ -314,9 +314,7 @@ def blocked_children(children: Iterable[Child]) -> list[tuple[Child, Activity]]:
 
 
 def _tells_little(told: tuple[Child, Activity]) -> tuple[bool, bool, bool, bool, int]:
-    """Of several children one that is held comes first, then one that waits for other ranks, then a worker that
-    loads a batch, then one in the user's code.
-    """
+    """Of several children one that is held is first, then who waits for other ranks, loads a batch, is in user code."""
     child, doing = told
     apart = doing.user is None, child.process.pid
     return not is_held(child.process), not doing.waits_for_ranks, not runs(doing.frames, "_worker_loop"), *apart
@@ -337,8 +335,7 @@ def _child_activity(child: Child) -> Activity | None:
     """What a child is blocked in; None for an idle worker that merely waits for its next task."""
     if not isinstance(child.stacks, Stacks):
         base = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not readable", told=Told.NOT_SEEN)
-        held = child.process.state in "Dt" or is_held(child.process)
-        return _with_kernel(base, child.process) if held else None
+        return _with_kernel(base, child.process) if child.process.state in "Dt" or is_held(child.process) else None
     seen = _with_kernel(_at_home(_thread_activity(child.stacks, child.stacks.main, None)), child.process)
     if is_held(child.process) and runs(seen.frames, "_worker_loop"):
         how = _HELD_BY[Presence.STOPPED if child.process.frozen_by is None else Presence.FROZEN]

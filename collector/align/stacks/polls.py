@@ -84,6 +84,14 @@ def serves_on(a: RankSnapshot, b: RankSnapshot) -> bool:
     return woke or (bool(before) and not before <= after)
 
 
+def serves(look: RankSnapshot) -> bool:
+    """Did a thread that runs a remote call move while it was read?"""
+    stacks = look.stacks
+    if not isinstance(stacks, Stacks):
+        return False
+    return any(thread.moves and runs_call(stacks.stack(thread)) for thread in stacks.threads)
+
+
 def _serving(stacks: Stacks) -> set[int]:
     return {thread.tid for thread in stacks.threads if thread.tid is not None and runs_call(stacks.stack(thread))}
 

@@ -24,10 +24,14 @@ _ASKED = frozenset({Origin.WORKER_SERVER, Origin.DEBUG_SERVER})
 
 
 def beats_between(a: Process | Missing, b: Process | Missing) -> Beats | None:
-    """Return the last beat of a process in one look and its first in the next; None where they cannot be compared."""
-    if not isinstance(a, Process) or not isinstance(b, Process) or a.after is None or b.before is None:
+    """Return the last beat of a process in one look and its first in the next; None where they cannot be compared.
+
+    A look that ran out of time has but the beat that it began with.
+    """
+    if not isinstance(a, Process) or not isinstance(b, Process):
         return None
-    return (a.after, b.before) if b.before.at_ns > a.after.at_ns else None
+    first, second = a.after or a.before, b.before
+    return (first, second) if first is not None and second is not None and second.at_ns > first.at_ns else None
 
 
 def beats_within(process: Process | Missing) -> Beats | None:
@@ -172,7 +176,5 @@ def within(process: Process | Missing) -> Between | None:
 
 def between_of_child(a: Process, b: Process | None) -> Between | None:
     """The same of a child, also of one that was not stopped in the first look, and so has no second beat there."""
-    if b is None:
-        return None
-    first, second = a.after or a.before, b.before
-    return Between(first, second) if first is not None and second is not None and second.at_ns > first.at_ns else None
+    beats = None if b is None else beats_between(a, b)
+    return None if beats is None else Between(*beats)

@@ -67,7 +67,19 @@ def works_of(view: RankView, activity: Activity, connections: frozenset[Ends] = 
         if found:
             return (*found, *moment)
         newest = False
+    if newest and not moment and (found := list(_in_one_look(view, activity, connections))):
+        return tuple(found)
     return moment or (() if last is None or not waits else tuple(asleep_below(last)))
+
+
+def _in_one_look(view: RankView, activity: Activity, connections: frozenset[Ends]) -> Iterator[Work]:
+    """What it was at work with during the newest look that took long enough to tell, where no two can be compared."""
+    for look in reversed(view.looks):
+        counters = within(look.process)
+        if counters is not None:
+            yield from of_bytes(look, look, activity, counters, connections)
+            yield from _cpu(view, activity, (counters,), inside=_waits_within(activity, syscall_of(look)))
+            return
 
 
 def works_of_children(view: RankView) -> tuple[Work, ...]:

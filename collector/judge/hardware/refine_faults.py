@@ -15,6 +15,7 @@ from collector.align.node_facts import NodeFacts, breaks_device, breaks_network,
 from collector.align.observations import Observations
 from collector.align.roster import RankView
 from collector.align.stacks.tables.kernel_facts import stack_row
+from collector.align.stacks.tables.row_types import Told
 from collector.align.thresholds import is_majority
 from collector.align.xids import Blame, blame_of, xid_in_words
 from collector.judge.fault import Fault
@@ -80,7 +81,14 @@ def _cause(view: RankView, fault: Fault, observations: Observations) -> Cause | 
         return row.cause
     sick = any(map(gpu_trouble, observations.gpus_of(view.rank)))
     broken = sick or any(breaks_device(event) for event in mine)
-    return Cause.GPU_FAULT if broken and now in _OPEN and fault.kind is Kind.RANK_NOT_JOINED else None
+    may_be = now in _OPEN or (now is Cause.USER_CODE and _is_in_torch(view, observations))
+    return Cause.GPU_FAULT if broken and may_be and fault.kind is Kind.RANK_NOT_JOINED else None
+
+
+def _is_in_torch(view: RankView, observations: Observations) -> bool:
+    """Has its code called PyTorch, in a frame that tells nothing? A launch on a lost GPU may not come back."""
+    activity = observations.activities.get(view.rank)
+    return activity is not None and activity.told is Told.IN_LIBRARY and "/torch/" in (activity.frames[-1].file or "")
 
 
 def _cause_of_end(now: Cause, events: Iterable[KernelEvent]) -> Cause | None:

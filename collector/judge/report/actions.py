@@ -8,12 +8,13 @@ from typing import Literal, NamedTuple
 from collector.align.node_facts import breaks_device, gpu_trouble
 from collector.align.observations import Observations
 from collector.align.stacks.activity import place
+from collector.judge.certainty import is_suspicion
 from collector.judge.fault import Fault
 from collector.judge.report.advice_rows import AdviceRow, advice_row
 from collector.judge.report.case import Case
 from shared.answer.action import Action
 from shared.answer.diagnosis import Evidence, NextStep, SignatureEvidence, StackEvidence
-from shared.answer.words import Act, Cause, Certainty
+from shared.answer.words import Act, Cause
 from shared.isolation import costs_itself
 from shared.packs import read_pack
 from shared.plural import either
@@ -31,7 +32,7 @@ class ActCase(Case):
 
     @property
     def sure(self) -> bool:
-        return self.fault.certainty.level is not Certainty.SUSPECTED
+        return not is_suspicion(self.fault)
 
     @property
     def freeing(self) -> tuple[NextStep, ...]:

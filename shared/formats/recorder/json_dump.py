@@ -40,6 +40,7 @@ class _Entry(msgspec.Struct, gc=False):
     retired: Any = None
     timeout_ms: Any = None
     is_p2p: Any = None
+    thread_id: Any = None
 
 
 class _Dump(msgspec.Struct):

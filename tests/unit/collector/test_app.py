@@ -135,6 +135,20 @@ async def test_options_of_one_diagnosis(tmp_path: Path) -> None:
     assert "loks" in refused.json()["detail"]
 
 
+async def test_look_that_nobody_comes_back_to_is_not_kept(client: httpx.AsyncClient) -> None:
+    """Unless somebody else asks while it is made; for a moment its id is known in any case."""
+    path = f"/v1/jobs/{JOB}/diagnoses"
+    seen = await client.post(path, params={"wait": 30}, json={"keep": False})
+    assert (seen.status_code, seen.json()["action"]["kept"]) == (200, "")
+    assert (await client.get(seen.headers["location"])).json() == seen.json()
+    assert (await client.get("/v1/diagnoses")).json()["diagnoses"] == []
+    watching = client.post(path, params={"wait": 30}, json={"keep": False})
+    joined, asked = await asyncio.gather(watching, client.post(path, params={"wait": 30}))
+    assert joined.json()["id"] == asked.json()["id"]
+    assert [each["id"] for each in (await client.get("/v1/diagnoses")).json()["diagnoses"]] == [asked.json()["id"]]
+    assert asked.json()["id"] in asked.json()["action"]["kept"]
+
+
 async def test_diagnoses_survive_a_restart(tmp_path: Path) -> None:
     """A collector that is started again has what the one before has found."""
     async with client_of(settings(tmp_path), *two_nodes()) as client:

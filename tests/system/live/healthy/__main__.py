@@ -63,7 +63,9 @@ class Asker:
 
     def outcome_of(self, program: Program) -> Outcome:
         """Return what became of a program that has run."""
-        return _outcome_of(program, self.runs)
+        result = self.runs / program.name / "result.json"
+        read: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {"looks": [], "status": "none"}
+        return Outcome(program, read)
 
     def _order(self, program: Program, folder: Path, seconds: float) -> dict[str, Any]:
         def fill(text: str) -> str:
@@ -87,12 +89,6 @@ class Asker:
         }
 
 
-def _outcome_of(program: Program, runs: Path) -> Outcome:
-    result = runs / program.name / "result.json"
-    read: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {"looks": [], "status": "none"}
-    return Outcome(program, read)
-
-
 def _python_of(program: Program) -> str:
     """Return the Python that has what a program of others needs, or ours."""
     return sys.executable if program.origin == OURS else python_of_others()
@@ -113,8 +109,7 @@ def main(arguments: Sequence[str]) -> int:
             print(*missing(), sep="\n", end="")
         _look_at_all(asker, programs, at_once=chosen.at_once)
     outcomes = [asker.outcome_of(program) for program in programs if (runs / program.name).exists()]
-    before = [_outcome_of(program, BUILD / "runs" / chosen.before) for program in programs]
-    (runs / "table.md").write_text(table(outcomes, before))
+    (runs / "table.md").write_text(table(outcomes))
     print(f"\n{summary(outcomes)}\nseed {chosen.seed}, table in {runs / 'table.md'}")
     return int(any(outcome.failed or outcome.wrong() for outcome in outcomes))
 
@@ -136,7 +131,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="of the moments")
     parser.add_argument("--at-once", type=int, default=2, help="programs at the same time")
     parser.add_argument("--runs", default="last", help="the folder in build/healthy/runs that keeps what was said")
-    parser.add_argument("--before", default="before", help="another such folder, to compare with in the table")
     parser.add_argument("--table", action="store_true", help="run nothing, and make the table of what is kept")
     return parser
 

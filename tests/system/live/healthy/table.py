@@ -13,8 +13,8 @@ NOBODY_THERE = "no ranks were found"
 """What is said between two lives of a short job, and of one that has not started its ranks."""
 
 HEADER = """\
-| program | origin | while others wait | before | now | load | job |
-| --- | --- | --- | --- | --- | --- | --- |
+| program | origin | while others wait | said | load | job |
+| --- | --- | --- | --- | --- | --- |
 """
 
 
@@ -49,11 +49,9 @@ class Outcome(NamedTuple):
         return "\n    ".join([*lines, *self.wrong()])
 
 
-def table(outcomes: Sequence[Outcome], before: Sequence[Outcome] = ()) -> str:
-    """Return all as Markdown, with what another version said of the same programs."""
-    then = {outcome.program.name: _looks(outcome.looks) for outcome in before if not outcome.failed}
-    rows = "".join(_row(outcome, then.get(outcome.program.name, "")) for outcome in outcomes)
-    return f"{HEADER}{rows}\n- before: {summary(before)}\n- now: {summary(outcomes)}\n"
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Return all as Markdown."""
+    return f"{HEADER}{''.join(map(_row, outcomes))}\n{summary(outcomes)}\n"
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
@@ -68,13 +66,12 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def _row(outcome: Outcome, before: str) -> str:
+def _row(outcome: Outcome) -> str:
     program, load = outcome.program, str(outcome.result.get("load", ""))
     cells = (
         f"`{program.name}`",
         program.origin,
         program.waits,
-        before,
         _looks(outcome.looks),
         load,
         _end(outcome.result),

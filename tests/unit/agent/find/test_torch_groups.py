@@ -10,6 +10,7 @@ import pytest
 
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Unavailable
+from agent.find import group_search
 from agent.find.choose_ranks import Rank
 from agent.find.group_search import GroupSearch
 from agent.find.processes import Lister
@@ -221,6 +222,29 @@ def test_process_without_a_group_is_searched_once(tmp_path: Path) -> None:
         assert due() == [process.pid]
         assert due() == []
         assert not search.groups
+
+
+def test_search_that_came_too_late_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of a group run there: who it is stays unknown, is reported, and is tried again."""
+    with forked(_IMPORTS + _ALONE + READY + "time.sleep(600)\n", env={}, folder=tmp_path) as process:
+        search, lister = GroupSearch(ProcFs()), Lister(ProcFs())
+
+        def tried() -> tuple[bool, bool, bool]:
+            listing = lister.listing(groups=search.groups)
+            due = [stat for stat in search.due(listing, lister) if stat.pid == process.pid]
+            search.expect(due) if due else None
+            search.search(due, Deadline(30.0))
+            missing = any(
+                str(process.pid) in each.detail for each in search.missing(lister.listing(groups=search.groups))
+            )
+            return bool(due), missing, any(pid == process.pid for pid, _ in search.groups)
+
+        monkeypatch.setattr(group_search, "_MOST_BYTES", 4_000_000)
+        monkeypatch.setattr(group_search, "_LEAST_SHARE", 1_000_000)
+        assert [tried(), tried(), tried()] == [(True, True, False), (True, True, False), (False, True, False)]
+        monkeypatch.undo()
+        search = search.successor()
+        assert tried() == (True, False, True)
 
 
 @pytest.mark.root

@@ -16,6 +16,7 @@ from tests.build.jobs.placed import event, gpu, telling, with_rank
 from tests.build.jobs.simulated import USER, Seen
 
 SYNCHRONIZE = Frame(function="synchronize", file="/venv/lib/python3.11/site-packages/torch/cuda/__init__.py", line=7)
+TORCH = "/venv/lib/python3.11/site-packages/torch/utils/_device.py"
 FOUR = {"a": "0", "b": "1", "c": "2", "d": "3"}
 
 
@@ -105,6 +106,9 @@ def test_rank_that_waits_for_a_broken_gpu() -> None:
     lost = gpu(1, fault="GPU is lost")
     for gpus, cause in (([gpu(0, 1002), lost], Cause.GPU_FAULT), ([gpu(0), lost], Cause.DEVICE_SYNC)):
         assert judged(telling(waits, "b", gpus=gpus)).findings[0].cause is cause
+    for file, cause in ((TORCH, Cause.GPU_FAULT), ("/venv/lib/python3.11/site-packages/nap/nap.py", Cause.USER_CODE)):
+        called = absent(Seen((USER, Frame(function="__call__", file=file, line=7))))
+        assert judged(telling(called, "b", gpus=[gpu(0, 1002), lost])).findings[0].cause is cause
     looks = telling(waits, "b", XID_79, gpus=[gpu(0, 1002), gpu(1, 1003)])
     finding = judged(looks).findings[0]
     assert (finding.culprit_ranks, finding.cause) == ((3,), Cause.GPU_FAULT)

@@ -58,12 +58,13 @@ def hung(
     where: str = "train",
     lasted: float | None = None,
     id: str = "d1",
+    certainty: Certainty = Certainty.PROVEN,
 ) -> Diagnosis:
     """A diagnosis that names a rank."""
     finding = Finding(
         kind=kind,
         cause=cause,
-        certainty=Certainty.PROVEN,
+        certainty=certainty,
         culprits=(Culprit(rank=rank, host="node1"),),
         group=GroupRef(name="0"),
         sequence=10,
@@ -84,6 +85,8 @@ class Watching:
     def __init__(self, detector: Detector | None = None) -> None:
         self.detector = detector or Detector()
         self.now = 1000.0
+        self.patience: float | None = None
+        """How much the last look was given."""
 
     def tell(self, told: NodeDigest, *, host: str = "node1", after: float = 0.0) -> None:
         self.now += after
@@ -93,6 +96,7 @@ class Watching:
         """Why the job is to be looked at, after some time."""
         self.now += after
         due = self.detector.check(self.now)
+        self.patience = due.ask[0].patience_seconds if due.ask else None
         return due.ask[0].reason if due.ask else ""
 
     def answer(self, diagnosis: Diagnosis | None, *, after: float = 1.0) -> Alarm | None:
@@ -410,8 +414,17 @@ def test_open_incident_of_a_job_that_dies_keeps_how() -> None:
     assert one.over(after=6.0) == "the job has ended"
 
 
-def test_looks_before_the_jobs_own_timeout_strikes() -> None:
-    """Though its pauses are long: the evidence goes with the job. What is proven then need not be found again."""
+@pytest.mark.parametrize(
+    ("certainty", "kind", "suffices"),
+    [
+        (Certainty.PROVEN, Kind.COLLECTIVE_MISMATCH, True),
+        (Certainty.SUPPORTED, Kind.P2P_DEADLOCK, True),
+        (Certainty.SUSPECTED, Kind.P2P_DEADLOCK, False),
+        (Certainty.SUPPORTED, Kind.STUCK_TOGETHER, False),
+    ],
+)
+def test_looks_before_the_jobs_own_timeout_strikes(certainty: Certainty, kind: Kind, suffices: bool) -> None:
+    """Though its pauses are long: the evidence goes with the job. What is sure then need not be found again."""
     one = Watching(Detector(usual_pauses={DEMO: 400.0}))
     one.tell(digest([1.0] * 4, timeout=100.0))
     one.tell(digest([59.0] * 4, timeout=100.0), after=58.0)
@@ -420,7 +433,8 @@ def test_looks_before_the_jobs_own_timeout_strikes() -> None:
     assert one.answer(hung()) is None
     one.tell(digest([97.0] * 4, timeout=100.0), after=36.0)
     assert one.asked()
-    assert one.answer(hung(kind=Kind.COLLECTIVE_MISMATCH)) is not None
+    assert one.patience == 0.0
+    assert (one.answer(hung(kind=kind, certainty=certainty)) is not None) is suffices
 
 
 @pytest.mark.parametrize(
