@@ -11,7 +11,7 @@ import os
 import pwd
 import struct
 from contextlib import ExitStack
-from functools import lru_cache
+from threading import Thread
 
 from agent.errors import Gone
 from agent.proc.procfs import ProcFs, reading
@@ -24,6 +24,7 @@ _NS_GET_OWNER_UID = 0xB704
 _MOST_NESTED = 32
 """As deep as the kernel lets user namespaces nest."""
 
+_NAME_SECONDS = 0.2
 _LEAST_RANGE = 1000
 """Ids that root gives to a container. Set-uid programs such as bwrap map the caller alone, to whatever he likes."""
 
@@ -70,13 +71,28 @@ def user_of(procfs: ProcFs, pid: int) -> str | None:
     return str(uid) if inside is None else f"c{inside}"
 
 
-@lru_cache(maxsize=256)
-def name_of(user: str | None) -> str | None:
-    """Return the name of a user of this machine; None: it has none here, as inside of a container."""
-    try:
-        return pwd.getpwuid(int(user or "")).pw_name[:64]
-    except (ValueError, KeyError, OverflowError):
-        return None
+class UserNames:
+    """Names of users, as this machine knows them. A directory may be slow: it is waited for once, and briefly."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str | None] = {}
+        self._asking: Thread | None = None
+
+    def name_of(self, user: str | None) -> str | None:
+        """Return the name of a user; None: there is none, as inside of a container, or it is not known yet."""
+        if user is None or not user.isdecimal():
+            return None
+        if user not in self._known and (self._asking is None or not self._asking.is_alive()):
+            self._asking = Thread(target=self._ask, args=(user,), daemon=True)
+            self._asking.start()
+            self._asking.join(_NAME_SECONDS)
+        return self._known.get(user)
+
+    def _ask(self, user: str) -> None:
+        try:
+            self._known[user] = pwd.getpwuid(int(user)).pw_name[:64]
+        except (KeyError, OverflowError):
+            self._known[user] = None
 
 
 def _namespace_owner(procfs: ProcFs, pid: int) -> tuple[int | None, bool]:

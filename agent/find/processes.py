@@ -10,7 +10,7 @@ from agent.errors import Gone
 from agent.find.blockers import Blockers
 from agent.find.environment import PYTHON, Environment, Environments, key_of
 from agent.find.launchers import NAMES, is_launcher, mistaken
-from agent.find.process_owner import name_of, user_of
+from agent.find.process_owner import UserNames, user_of
 from agent.find.rank_identity import identity_of
 from agent.find.torch_groups import TorchGroup
 from agent.proc.credentials import has_borrowed_rights
@@ -75,6 +75,7 @@ class Lister:
         self._procfs = procfs
         self._blockers = blockers or Blockers(procfs)
         self.own_pid = os.getpid() if own_pid is None else own_pid
+        self._names = UserNames()
         self._own = own_pids() | {self.own_pid}
         self._environments = Environments(procfs, NAMES | checked_variables())
         self._with_torch: set[tuple[int, int]] = set()
@@ -200,7 +201,7 @@ class Lister:
             if identity is None or has_borrowed_rights(self._procfs, stat.pid):
                 return None
             user = user_of(self._procfs, stat.pid)
-            owned = identity.model_copy(update={"user": user, "owner": name_of(user)})
+            owned = identity.model_copy(update={"user": user, "owner": self._names.name_of(user)})
             launches = group is None and is_launcher(self._arguments(stat.pid))
             return Candidate(stat, owned, environment, launches, group is not None)
         finally:

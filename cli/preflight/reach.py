@@ -33,7 +33,7 @@ _MOST_BYTES = 4 << 20
 _SIZE = struct.Struct("!I")
 
 # struct tcp_info of linux/tcp.h: retransmits that were needless (the other end had it all along) are counted apart.
-_TCP_INFO = struct.Struct("=68xI28xI52xI32xI20xI")
+_TCP_INFO = struct.Struct("=100xI44xI4xI32xI20xI")
 _TCP_INFO_BYTES = 220
 
 
@@ -65,6 +65,7 @@ class Reached(Value):
     seconds: float = 0.0
     """That LARGE_BYTES took."""
     trip_seconds: float = 0.0
+    """The shortest time until an answer came."""
 
 
 class Listeners:
@@ -77,7 +78,10 @@ class Listeners:
     async def open(self, address: str, port: int) -> int | str:
         """Listen, and return the port; or why it cannot be."""
         try:
-            server = await asyncio.start_server(self._answer, address, port, backlog=_MOST_VISITORS)
+            # Of addresses that may be used again the kernel gives ports of the lower half of its range alone.
+            server = await asyncio.start_server(
+                self._answer, address, port, backlog=_MOST_VISITORS, reuse_address=bool(port)
+            )
         except OSError as error:
             return error.strerror or str(error)
         self._servers.append(server)
@@ -221,7 +225,7 @@ def _figures(own: socket.socket) -> Reached:
     """Return what the kernel has counted; nothing where it is too old to say."""
     with suppress(OSError, struct.error):
         told = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        trip_us, resent, sent, arrived, needless = _TCP_INFO.unpack(told[:_TCP_INFO_BYTES])
+        resent, trip_us, sent, arrived, needless = _TCP_INFO.unpack(told[:_TCP_INFO_BYTES])
         lost = max(0, resent - needless)
         return Reached(arrived=arrived, sent=sent, resent=lost, trip_seconds=trip_us / 1e6)
     return Reached()

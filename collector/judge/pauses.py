@@ -156,8 +156,8 @@ def _was_not_seen_twice(fault: Fault, suspects: tuple[int, ...], observations: O
 def _moves(fault: Fault, suspects: tuple[int, ...], observations: Observations) -> bool:
     """Does one move between the looks, with what is not seen? It is not hung before one that works would be.
 
-    What moves in a circle stands on one line, or asks for a file or a lock, and is seen to. Where a mere suspicion names
-    nobody, all must stand still, those who wait as well.
+    What moves in a circle stands on one line, or asks for a file or a lock, and is seen to. Where a mere suspicion
+    names nobody, all must stand still, those who wait as well.
     """
     if _is_starting(fault) or _cannot_pass(fault, observations):
         return False

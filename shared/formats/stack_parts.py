@@ -37,7 +37,7 @@ class Tool(StrEnum):
     GDB = "gdb stacks"
 
 
-class Part(NamedTuple):
+class StackPart(NamedTuple):
     """One process."""
 
     tool: Tool
@@ -90,16 +90,16 @@ def is_of_frames(text: str) -> bool:
     return frames > 1 and frames > len(lines) / 2
 
 
-def parts_of(text: str) -> tuple[list[Part], list[str]]:
+def parts_of(text: str) -> tuple[list[StackPart], list[str]]:
     """Return all processes of a text, in its order, and the lines beside them. Raises UnreadableDump."""
     lines = [printed(line) for line in text.split("\n")]
     if sum(line.startswith(">") for line in lines) > len(lines) / 2:
         lines = [_QUOTED.sub("", line, count=1) for line in lines]
-    parts: list[Part] = []
+    parts: list[StackPart] = []
     beside: list[str] = []
     for rank, sure, own in _by_rank(lines):
         found, others = _read(own)
-        parts += [Part(tool, stacks, rank if at == 0 else None, sure) for at, (tool, stacks) in enumerate(found)]
+        parts += [StackPart(tool, stacks, rank if at == 0 else None, sure) for at, (tool, stacks) in enumerate(found)]
         beside += others
     return parts, beside
 
@@ -136,7 +136,10 @@ def _read(lines: list[str]) -> tuple[list[tuple[Tool, Stacks]], list[str]]:
     """2, 3."""
     own: dict[Tool, list[str]] = defaultdict(list)
     beside: list[str] = []
-    inside: Tool | None = Tool.PYSPY if is_of_frames("\n".join(lines)) else None
+    text = "\n".join(lines)
+    if is_of_frames(text) and (bare := _parse(Tool.PYSPY, text)):  # somebody's own words above them may tell the pid
+        return [(Tool.PYSPY, stacks) for stacks in bare], [line for line in lines if not is_pyspys(line)]
+    inside: Tool | None = None
     for line in lines:
         tool = _begins(line) or (inside if inside is not None and _belongs(line, inside) else None)
         inside = tool or (inside if not line.strip() else None)

@@ -5,6 +5,10 @@ from typing import NamedTuple
 
 from cli.preflight.reach import LARGE_BYTES, Reached
 
+LEAST_TRIP_SECONDS = 0.03
+"""The kernel answers in a hundredth of that within a building, and no queue is in the shortest time."""
+
+_TIMES_USUAL_TRIP = 20.0
 LEAST_LOSS = 0.004
 """Share of packets sent again: on a network that works it is hundredths of that."""
 
@@ -30,6 +34,7 @@ class Flow(NamedTuple):
     """So many were tried."""
     reached: Reached
     usual_loss: float
+    usual_trip: float
     is_to_it: bool
     """It went to the node that is asked about."""
     mtu: int | None
@@ -65,9 +70,14 @@ class Cause(NamedTuple):
 
 
 def is_lossy(reached: Reached, usual: float) -> bool:
-    """Are many more packets lost than in most flows?"""
+    """Are many more packets lost than in good flows?"""
     share = reached.resent / reached.sent if reached.sent else 0.0
     return reached.resent >= _LEAST_RESENT and share > max(LEAST_LOSS, _TIMES_USUAL * usual)
+
+
+def is_late(reached: Reached, usual: float) -> bool:
+    """Does an answer take much longer than in good flows?"""
+    return reached.trip_seconds > max(LEAST_TRIP_SECONDS, _TIMES_USUAL_TRIP * usual)
 
 
 def cause_of(flows: Sequence[Flow]) -> Cause:
@@ -77,9 +87,10 @@ def cause_of(flows: Sequence[Flow]) -> Cause:
     2. Packets are lost: connections, too, may fail by that.
     3. Some ports answer, others do not: a firewall.
     4. Little arrives and much does not, of whatever size.
-    5. Nothing answers.
+    5. Answers take long.
+    6. Nothing answers.
     """
-    failing = [flow for flow in flows if flow.reached.failed or flow.reached.large or _lossy(flow)]
+    failing = [flow for flow in flows if flow.reached.failed or flow.reached.large or _lossy(flow) or _late(flow)]
     evidence = tuple(flow.line for flow in failing[:_MOST_EVIDENCE])
     large = [flow for flow in failing if flow.reached.large]
     sized = [flow for flow in large if flow.reached.largest and flow.reached.arrived <= _FEW_ARRIVE]
@@ -92,7 +103,7 @@ def cause_of(flows: Sequence[Flow]) -> Cause:
     if lossy:
         sent, resent = (sum(getattr(flow.reached, each) for flow in lossy) for each in ("sent", "resent"))
         others = f"{100 * max(flow.usual_loss for flow in lossy):.2g} %"
-        detail = f"{100 * resent / sent:.2g} % of the packets{_ways(lossy)} are lost, {others} in most other pairs"
+        detail = f"{100 * resent / sent:.2g} % of the packets{_ways(lossy)} are lost, {others} in good pairs"
         return Cause("loses packets", detail, _HINT_LOSS, evidence)
     some = [flow for flow in failing if flow.reached.failed and _some_ports(flow)]
     if some:
@@ -102,6 +113,12 @@ def cause_of(flows: Sequence[Flow]) -> Cause:
     if any(flow.reached.large for flow in failing):
         detail = f"{LARGE_BYTES} bytes{_ways(failing)} do not arrive in time"
         return Cause("exchanges nothing large", detail, _HINT_MUCH, evidence)
+    late = [flow for flow in failing if _late(flow)]
+    if late:
+        trip = 1e3 * max(flow.reached.trip_seconds for flow in late)
+        usual = 1e3 * max(flow.usual_trip for flow in late)
+        detail = f"an answer takes {trip:.0f} ms, {usual:.2g} ms in good pairs"
+        return Cause("is slow", detail, _HINT_MUCH, evidence)
     to_it, from_it = any(flow.is_to_it for flow in failing), any(not flow.is_to_it for flow in failing)
     ways = "neither reaches others nor is reached" if to_it and from_it else (
         "cannot be reached" if to_it else "does not reach others"
@@ -111,6 +128,10 @@ def cause_of(flows: Sequence[Flow]) -> Cause:
 
 def _lossy(flow: Flow) -> bool:
     return is_lossy(flow.reached, flow.usual_loss)
+
+
+def _late(flow: Flow) -> bool:
+    return is_late(flow.reached, flow.usual_trip)
 
 
 def _some_ports(flow: Flow) -> bool:

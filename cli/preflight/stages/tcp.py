@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from statistics import median_low
 
 from pydantic import ValidationError
 
@@ -19,7 +18,7 @@ from cli.preflight.node_facts import NOT_FOR_JOBS
 from cli.preflight.reach import Reached, Target
 from cli.preflight.search.proof import Members, Proof, Tried
 from cli.preflight.search.rounds import Breadth, waves
-from cli.preflight.stages.network_causes import Cause, Flow, cause_of, is_lossy
+from cli.preflight.stages.network_causes import Cause, Flow, cause_of, is_late, is_lossy
 from cli.preflight.stages.searching import search
 from shared.answer.preflight import PreflightKind
 from shared.errors import UnhangError
@@ -51,14 +50,29 @@ class TcpPath:
     """What came of it, by who sent and who received."""
 
     def usual_loss(self) -> float:
-        """Return which share of packets is lost in most flows."""
-        shares = [each.resent / each.sent for each in self.flows.values() if each.sent]
-        return median_low(shares) if shares else 0.0
+        """Return which share of packets is lost in good flows."""
+        return _usual([each.resent / each.sent for each in self.flows.values() if each.sent])
+
+    def usual_trip(self) -> float:
+        """Return how long an answer takes in good flows."""
+        return _usual([each.trip_seconds for each in self.flows.values() if each.trip_seconds])
 
     def works(self, one: int, other: int) -> bool:
         """Does it, both ways?"""
         both = (self.flows.get((one, other)), self.flows.get((other, one)))
-        return not any(each is None or each.failed or each.large or is_lossy(each, self.usual_loss()) for each in both)
+        return not any(
+            each is None
+            or each.failed
+            or each.large
+            or is_lossy(each, self.usual_loss())
+            or is_late(each, self.usual_trip())
+            for each in both
+        )
+
+
+def _usual(values: Sequence[float]) -> float:
+    """Return the lower quartile: two bad nodes of six are in most pairs, and just under half in three of four."""
+    return sorted(values)[len(values) // 4] if values else 0.0
 
 
 def shared_interfaces(board: Board) -> list[str]:
@@ -165,8 +179,11 @@ def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: StageNotes)
         text = f"{board.names[node]} {cause.text}{where}{_told(cause)}"
         board.accuse(PreflightKind.NODE_FAILS, [node], text, evidence=cause.evidence, hint=cause.hint, out=True)
     _divide(board, found)
-    for path, proof in found:
-        _accuse_on(board, path, proof, everywhere)
+    known_links = set[Members]()
+    for path, proof in sorted(found, key=lambda each: each[0].is_port):
+        known = everywhere | (board.out if path.is_port else set())  # of that, the port is no news
+        _accuse_on(board, path, proof, known, known_links if path.is_port else set())
+        known_links |= proof.bad_links
     if any(proof.bad or proof.bad_links or proof.unknown or proof.split for _, proof in found):
         stage.outcome = "failed"
     elif not found:
@@ -184,21 +201,21 @@ def _in_words(proof: Proof) -> str:
     return "divided" if proof.split else "passed" if not failed else f"failed ({failed})"
 
 
-def _accuse_on(board: Board, path: TcpPath, proof: Proof, everywhere: set[int]) -> None:
-    for node in sorted(node for node in proof.bad - everywhere if not board.lost(node)):
+def _accuse_on(board: Board, path: TcpPath, proof: Proof, known: set[int], known_links: set[Members]) -> None:
+    for node in sorted(node for node in proof.bad - known if not board.lost(node)):
         cause = cause_of(_flows(board, path, node))
         text = f"{board.names[node]} {cause.text} on {path.name}, and works on other interfaces or ports{_told(cause)}"
         board.accuse(
             PreflightKind.PATH_FAILS, [node], text, path=path.name, evidence=cause.evidence,
             hint=_HINT_PORT if path.is_port else cause.hint, out=not path.is_port,
         )  # fmt: skip
-    for link in sorted(proof.bad_links):
+    for link in sorted(proof.bad_links - known_links):
         one, other = board.hosts(link)
         cause = cause_of(_flows(board, path, *link))
         text = f"{one} and {other} do not work together on {path.name}; both do with other nodes{_told(cause)}"
         hint = _HINT_LINK if cause.is_silence else cause.hint
         board.accuse(PreflightKind.PATH_LINK_FAILS, link, text, path=path.name, evidence=cause.evidence, hint=hint)
-    unknown = sorted(proof.unknown - everywhere)
+    unknown = sorted(proof.unknown - known)
     if unknown:
         evidence = [line for node in unknown for line in cause_of(_flows(board, path, node)).evidence[:2]]
         text = f"{', '.join(board.hosts(unknown))} do not exchange TCP on {path.name}"
@@ -224,9 +241,9 @@ def _flows(board: Board, path: TcpPath, node: int, peer: int | None = None) -> S
                 address, ports = path.places[other]
                 facts = board.links[node].hello.facts
                 mtu = next((nic.mtu for nic in facts.nics if nic.name == path.name), None)
-                usual = path.usual_loss()
+                usual = (path.usual_loss(), path.usual_trip())
                 names = (board.names[one], board.names[other])
-                yield Flow(path.name, *names, address, len(ports), reached, usual, is_to_it=other == node, mtu=mtu)
+                yield Flow(path.name, *names, address, len(ports), reached, *usual, is_to_it=other == node, mtu=mtu)
 
     return tuple(of_it())
 

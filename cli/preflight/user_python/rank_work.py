@@ -148,16 +148,14 @@ def use_device(order: Order, rank: int, local_rank: int, tell: Callable[..., Non
     left = row.to(torch.float32).repeat(size, 1)
     right = (row * row.sum()).to(torch.float32)  # whole numbers below 2**24: exact, in TF32 as well
     tell(phase="multiply")
-    times = []
     held_before, _ = held_back()
-    for _ in range(WARM_UP + PRODUCTS):
+    for count in (WARM_UP, PRODUCTS):
         with Stopwatch() as watch:
-            if not bool((left @ left == right).all().item()):
+            if not all(bool((left @ left == right).all().item()) for _ in range(count)):
                 raise RuntimeError("a product of matrices is wrong")
-        times.append((watch.seconds, watch.waited))
-    seconds, waited = min(times[WARM_UP:])
     held, limit = held_back()
-    figures: Figures = {"multiply_seconds": PRODUCTS * seconds, "cpu_wait": min(1.0, waited / max(seconds, 1e-9))}
+    share = min(1.0, max(0.0, watch.waited / max(watch.seconds, 1e-9)))
+    figures: Figures = {"multiply_seconds": watch.seconds, "cpu_wait": share}
     if held > held_before:
         figures["held_back"] = limit
     if on_gpu:

@@ -54,6 +54,7 @@ from shared.formats.stack_dumps import (
     parse_pyspy_text,
     parse_pystack_text,
 )
+from shared.formats.stack_parts import parts_of
 from shared.rank_sets import unfold
 from shared.redaction.redact import redact
 from shared.server.addresses import parse_address, parse_networks

@@ -9,6 +9,7 @@ PORTS = tuple(range(40_000, 40_008))
 LATE = "2097152 bytes did not arrive within 3 s"
 LOST = Reached(arrived=2, sent=40, resent=9, large=LATE, largest=1000)
 DROPS = Reached(arrived=490, sent=700, resent=210, large=LATE, largest=1300)
+SLOW = Reached(arrived=1450, sent=1450, trip_seconds=0.2)
 CLOSED = dict.fromkeys(PORTS[::2], "no answer within 3 s")
 NOTHING = Reached(failed=dict.fromkeys(PORTS, "no answer within 3 s"))
 
@@ -18,10 +19,11 @@ NOTHING = Reached(failed=dict.fromkeys(PORTS, "no answer within 3 s"))
     [
         (LOST, LOST, "exchanges nothing large", "full packets are lost, packets of 1000 bytes arrive; its MTU is 9000"),
         (LOST, Reached(sent=1450), "exchanges nothing large", "full packets to it are lost"),
-        (DROPS, Reached(sent=1450), "loses packets", "30 % of the packets to it are lost, 0 % in most other pairs"),
+        (DROPS, Reached(sent=1450), "loses packets", "30 % of the packets to it are lost, 0 % in good pairs"),
         (Reached(sent=1450, resent=15), Reached(sent=1450, resent=14), "loses packets", "1 % of the packets are lost"),
         (Reached(failed=CLOSED, sent=1450), Reached(sent=1450), "answers on some ports only", "4 of 8 ports to it"),
         (Reached(large=LATE, sent=90), Reached(sent=1450), "exchanges nothing large", "2097152 bytes to it"),
+        (SLOW, SLOW, "is slow", "an answer takes 200 ms, 0.1 ms in good pairs"),
         (NOTHING, NOTHING, "neither reaches others nor is reached", ""),
         (NOTHING, Reached(sent=1450), "cannot be reached", ""),
         (Reached(sent=1450), NOTHING, "does not reach others", ""),
@@ -31,8 +33,8 @@ def test_causes(to_it: Reached, from_it: Reached, text: str, detail: str) -> Non
     """Each with evidence that names the address and the ports."""
     cause = cause_of(
         [
-            Flow("eth1", "n1", "n3", "10.0.0.3", len(PORTS), to_it, 0.0, is_to_it=True, mtu=9000),
-            Flow("eth1", "n3", "n1", "10.0.0.1", len(PORTS), from_it, 0.0, is_to_it=False, mtu=9000),
+            Flow("eth1", "n1", "n3", "10.0.0.3", len(PORTS), to_it, 0.0, 0.0001, is_to_it=True, mtu=9000),
+            Flow("eth1", "n3", "n1", "10.0.0.1", len(PORTS), from_it, 0.0, 0.0001, is_to_it=False, mtu=9000),
         ]
     )
     assert cause.text == text

@@ -22,9 +22,7 @@ Thread 4079 (active)
 """
 WATCHDOGS = "".join(f"[2026-03-09 00:57:15 TP{at}] Watchdog timeout (self.watchdog_timeout=300)\n" for at in range(3))
 CLOUD = "  | 2026-08-23T22:22:51.873Z | [rank4]:[E ProcessGroupNCCL.cpp:1537] [PG 0 Rank 4] Timeout at NCCL work: 704"
-WAITS = (
-    "2026-06-15 10:45:21: I mesh_service.cc:208] Waiting to connect to client mesh master (300 seconds) 10.1.0.7\n"
-)
+WAITS = "2026-06-15 10:45:21: I mesh_service.cc:208] Waiting to connect to client mesh master (300 seconds) 10.1.0.7\n"
 
 
 @pytest.mark.parametrize(
