@@ -69,7 +69,7 @@ LAB_VENV := $(if $(wildcard $(INSTALLED)),$(VENV),build/lab/venv)
 build/lab/venv/.installed: pyproject.toml constraints.txt
 	@echo 'lab: making build/lab/venv'
 	@$(PYTHON) -m venv build/lab/venv
-	@build/lab/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[collector]'
+	@build/lab/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[collector]' jsonschema slack-sdk trustme
 	@touch $@
 
 lab: $(LAB_VENV)/.installed ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., ALARMS=2, NCCL=FILE; gigabytes

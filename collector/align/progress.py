@@ -260,8 +260,7 @@ def _woke(view: RankView, activity: Activity | None) -> bool:
 
 def _counts_one_wait(view: RankView, activity: Activity) -> bool:
     """Has it waited for others at one place in all looks, and its groups counted nothing new? It polls, then."""
-    records = [look.recorder for look in view.looks]
-    counts = all(isinstance(record, Trace) and not record.is_recorded for record in records)
+    counts = all(isinstance(look.recorder, Trace) and not look.recorder.is_recorded for look in view.looks)
     if not counts or not activity.waits_for_ranks or any(_progress(a) != _progress(b) for a, b in pairwise(view.looks)):
         return False
     return stands_at_one_place(view, activity)
