@@ -173,7 +173,7 @@ def test_one_that_polls_by_hand_is_not_blamed() -> None:
     """No frame tells that it waits for the lock, and nothing that it does not."""
     lock = open_and_locked_by(pid_of(0))
     assert one_sleeps(lock).verdict is Verdict.CANNOT_TELL
-    (finding,) = one_sleeps(lock, apart=61.0).findings
+    (finding,) = one_sleeps(lock, apart=601.0).findings
     assert (finding.culprits, finding.certainty) == ((), Certainty.SUSPECTED)
     assert f"rank 3 may wait for the lock on {DATABASE}, which rank 0 holds while it waits in" in finding.summary
 
@@ -181,7 +181,7 @@ def test_one_that_polls_by_hand_is_not_blamed() -> None:
 def test_one_that_has_the_file_open_and_does_not_poll() -> None:
     """It sleeps for a reason of its own, and who has locked the file is innocent; so is a holder that is no rank."""
     (still,) = one_sleeps(open_and_locked_by(pid_of(0)), seen=AWAY).findings
-    (stranger,) = one_sleeps(open_and_locked_by(999_999), apart=61.0).findings
+    (stranger,) = one_sleeps(open_and_locked_by(999_999), apart=601.0).findings
     assert still.culprit_ranks == stranger.culprit_ranks == (3,)
     assert not any("metrics.db" in step.text for step in (*still.next_steps, *stranger.next_steps))
 
@@ -222,7 +222,7 @@ def test_one_that_sleeps_beside_a_file_that_a_rank_of_another_node_has_locked(re
     own = Fds(total=1, files={7: DATABASE}, mounts=(mount,))
     locked = own.model_copy(update={"notable_files": (NotableFile(fd=7, path=DATABASE, locked=True),)})
     hosts = {"a": "0-1", "b": "2-3"}
-    looks = looks_without({3: SLEEPS}, interval_seconds=61.0, recorder=False, hosts=hosts)
+    looks = looks_without({3: SLEEPS}, interval_seconds=601.0, recorder=False, hosts=hosts)
     (finding,) = judged(with_rank(with_rank(looks, 3, fds=own), 1, fds=locked)).findings
     assert finding.culprit_ranks == (() if remote else (3,))
     assert ("rank 3 may wait for the lock on /scratch/metrics.db, which rank 1 holds" in finding.summary) is remote
