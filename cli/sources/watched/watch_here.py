@@ -111,7 +111,3 @@ class _Here(LocalIncidents):
         incident = event.incident
         self._detector.opened(key, incident.id, time.monotonic(), job_ended=incident.job_ended)
         yield event
-
-
-def _patience(ask: ToAsk) -> float:
-    return PATIENCE_SECONDS if ask.patience_seconds is None else min(ask.patience_seconds, PATIENCE_SECONDS)
