@@ -57,7 +57,7 @@ class Flow(NamedTuple):
         return f"{where}: {'; '.join(said) or 'passed'}"
 
 
-class Cause(NamedTuple):
+class NetworkCause(NamedTuple):
     """What a finding says."""
 
     text: str
@@ -80,7 +80,7 @@ def is_late(reached: Reached, usual: float) -> bool:
     return reached.trip_seconds > max(LEAST_TRIP_SECONDS, _TIMES_USUAL_TRIP * usual)
 
 
-def cause_of(flows: Sequence[Flow]) -> Cause:
+def cause_of(flows: Sequence[Flow]) -> NetworkCause:
     """Return the cause, the most telling first.
 
     1. Much arrives in small packets, and not in full ones: large packets are lost on the way.
@@ -98,32 +98,32 @@ def cause_of(flows: Sequence[Flow]) -> Cause:
         fits = max(flow.reached.largest for flow in sized)
         mtu = f"; its MTU is {sized[0].mtu}" if sized[0].mtu else ""
         detail = f"full packets{_ways(sized)} are lost, packets of {fits} bytes arrive{mtu}"
-        return Cause("exchanges nothing large", detail, _HINT_LARGE, evidence)
+        return NetworkCause("exchanges nothing large", detail, _HINT_LARGE, evidence)
     lossy = [flow for flow in failing if _lossy(flow)]
     if lossy:
         sent, resent = (sum(getattr(flow.reached, each) for flow in lossy) for each in ("sent", "resent"))
         others = f"{100 * max(flow.usual_loss for flow in lossy):.2g} %"
         detail = f"{100 * resent / sent:.2g} % of the packets{_ways(lossy)} are lost, {others} in good pairs"
-        return Cause("loses packets", detail, _HINT_LOSS, evidence)
+        return NetworkCause("loses packets", detail, _HINT_LOSS, evidence)
     some = [flow for flow in failing if flow.reached.failed and _some_ports(flow)]
     if some:
         closed = max(len(flow.reached.failed) for flow in some)
         detail = f"{closed} of {max(flow.ports for flow in some)} ports{_ways(some)} did not answer"
-        return Cause("answers on some ports only", detail, _HINT_PORTS, evidence)
+        return NetworkCause("answers on some ports only", detail, _HINT_PORTS, evidence)
     if any(flow.reached.large for flow in failing):
         detail = f"{LARGE_BYTES} bytes{_ways(failing)} do not arrive in time"
-        return Cause("exchanges nothing large", detail, _HINT_MUCH, evidence)
+        return NetworkCause("exchanges nothing large", detail, _HINT_MUCH, evidence)
     late = [flow for flow in failing if _late(flow)]
     if late:
         trip = 1e3 * max(flow.reached.trip_seconds for flow in late)
         usual = 1e3 * max(flow.usual_trip for flow in late)
         detail = f"an answer takes {trip:.0f} ms, {usual:.2g} ms in good pairs"
-        return Cause("is slow", detail, _HINT_MUCH, evidence)
+        return NetworkCause("is slow", detail, _HINT_MUCH, evidence)
     to_it, from_it = any(flow.is_to_it for flow in failing), any(not flow.is_to_it for flow in failing)
     ways = "neither reaches others nor is reached" if to_it and from_it else (
         "cannot be reached" if to_it else "does not reach others"
     )  # fmt: skip
-    return Cause(ways, "", _HINT_NODE, evidence, is_silence=True)
+    return NetworkCause(ways, "", _HINT_NODE, evidence, is_silence=True)
 
 
 def _lossy(flow: Flow) -> bool:

@@ -18,7 +18,7 @@ from cli.preflight.node_facts import NOT_FOR_JOBS
 from cli.preflight.reach import Reached, Target
 from cli.preflight.search.proof import Members, Proof, Tried
 from cli.preflight.search.rounds import Breadth, waves
-from cli.preflight.stages.network_causes import Cause, Flow, cause_of, is_late, is_lossy
+from cli.preflight.stages.network_causes import Flow, NetworkCause, cause_of, is_late, is_lossy
 from cli.preflight.stages.searching import search
 from shared.answer.preflight import PreflightKind
 from shared.errors import UnhangError
@@ -192,7 +192,7 @@ def _accuse(board: Board, found: list[tuple[TcpPath, Proof]], stage: StageNotes)
     stage.text = ", ".join(f"{path.name} {_in_words(proof)}" for path, proof in found)
 
 
-def _told(cause: Cause) -> str:
+def _told(cause: NetworkCause) -> str:
     return f": {cause.detail}" if cause.detail else ""
 
 
