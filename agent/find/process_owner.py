@@ -10,7 +10,7 @@ import fcntl
 import os
 import pwd
 import struct
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from threading import Thread
 
 from agent.errors import Gone
@@ -83,9 +83,11 @@ class UserNames:
         if user is None or not user.isdecimal():
             return None
         if user not in self._known and (self._asking is None or not self._asking.is_alive()):
-            self._asking = Thread(target=self._ask, args=(user,), daemon=True)
-            self._asking.start()
-            self._asking.join(_NAME_SECONDS)
+            asking = Thread(target=self._ask, args=(user,), daemon=True)
+            with suppress(RuntimeError):  # the machine has no more threads
+                asking.start()
+                self._asking = asking
+                asking.join(_NAME_SECONDS)
         return self._known.get(user)
 
     def _ask(self, user: str) -> None:

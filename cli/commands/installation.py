@@ -29,7 +29,7 @@ def probe_path() -> None:
     click.echo(str(path_of_probe()))
 
 
-@click.command(short_help="List what packages of your site add.")
+@click.command(short_help="List what packages of your site add.", epilog="Example: unhang plugins --json")
 @json_option
 @click.pass_context
 def plugins(context: click.Context, as_json: bool) -> None:
