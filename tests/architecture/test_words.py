@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("agent", "cli", "collector", "shared")
-PAGES = ("README.md", "docs/*.md", "deploy/*/README.md")
+PAGES = ("README.md", "docs/*.md", "docs/makers/*.md", "deploy/*/README.md")
 
 BANNED = re.compile(
     r"\b(?:anew|for ever|for want of|tells? of|heard|(?:is|are|be) told|held up by|whose words|by the stacks"

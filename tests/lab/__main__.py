@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--all", action="store_true", help="the rest of the zoo, too")
     parser.add_argument("--records", action="store_true", help="read records and groups alone")
     parser.add_argument("--alarms", type=int, default=0, metavar="N", help="N times, before the watchdog ends the job")
-    parser.add_argument("--write", action="store_true", help="write it into docs/layouts.md and docs/nccl.md")
+    parser.add_argument("--write", action="store_true", help="write it into docs/layouts.md and docs/makers/nccl.md")
     parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
     parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")
     chosen = parser.parse_args(arguments)
@@ -80,7 +80,7 @@ def _version(version: str, chosen: argparse.Namespace) -> int:
             told[scenario.name] = _run(scenario, environment, forks, f"{number}/{len(scenarios)}")
     print("\n" + ", ".join(f"{list(told.values()).count(outcome)} {outcome}" for outcome in _OUTCOMES), flush=True)
     if chosen.write:
-        merge("nccl.md", "scenario", {name: {version: outcome} for name, outcome in told.items()})
+        merge("makers/nccl.md", "scenario", {name: {version: outcome} for name, outcome in told.items()})
     return wrong + sum(outcome == "wrong" for outcome in told.values())
 
 
