@@ -22,6 +22,7 @@ from shared.formats.kernel_repeats import KernelRecord
 from shared.formats.logs.timestamps import moment_of
 from shared.isolation import costs_itself
 from shared.missing import Missing, Reason
+from shared.redaction.redact import redact
 from shared.wire.kernel_events import KernelEvents
 from shared.wire.snapshot import NodeSnapshot
 
@@ -85,8 +86,8 @@ class KernelText:
     name: str
     lines: list[KernelLine] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
-    tells: bool = False
-    """Does any line hold an event?"""
+    telling: list[str] = field(default_factory=list)
+    """The lines that hold an event, without their stamps."""
 
 
 def is_kernel_log(head: str) -> bool:
@@ -113,7 +114,8 @@ def read_kernel_text(name: str, data: bytes) -> KernelText:
             continue
         tells = read_kernel_line(read.text) is not None
         stack = _LINES_OF_A_STACK if tells else stack - 1
-        told.tells = told.tells or tells
+        if tells:
+            told.telling.append(redact(read.text))
         if tells or read.host not in last or stack > 0 or _ANCHOR.search(read.text[:_ANCHORED_WITHIN]):
             told.lines.append(read)
         last[read.host] = read
@@ -189,12 +191,12 @@ def with_kernel_logs(
     """
     nodes = {snapshot.host for snapshot in snapshots if snapshot.host is not None}
     if not nodes:
-        telling = [text for text in texts if text.tells]
+        telling = [text for text in texts if text.telling]
         return (*snapshots, *_without_nodes(telling, written_at)), [_nameless(text.name, nodes) for text in telling]
     records: dict[str, KernelRecord] = defaultdict(KernelRecord)
     since: dict[str, float | None] = {}
     missing: list[Missing] = []
-    for text in (text for text in texts if text.tells):
+    for text in (text for text in texts if text.telling):
         homes, lost = _homes(text, nodes)
         missing += lost
         untimed = False

@@ -194,7 +194,12 @@ class _Reading:
             merged = (*merged, NodeSnapshot(host=None, live=False, strays=strays))
         manifest = self._manifests[0] if len(self._manifests) == 1 else None
         missing = _cut([*self._missing, *kernel_missing, *older, *left_out])
-        return Recorded(merged, missing, manifest, files_read(self._taken, merged))
+        return Recorded(
+            merged,
+            missing,
+            manifest,
+            files_read(self._taken, merged, {text.name: text.telling for text in self._kernel}),
+        )
 
     def _bares(self, snapshots: tuple[NodeSnapshot, ...]) -> dict[int, BareRank]:
         """Step 3 for dumps and stacks."""

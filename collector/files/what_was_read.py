@@ -5,7 +5,7 @@ why lines of their kind do not suffice by themselves.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from collector.files.other_tools import tool_of
@@ -47,6 +47,7 @@ _WHY = {
 }
 _NOTHING = "no line of it is known to indicate a hang"
 _EMPTY = "nothing was written into it: whoever was to had ended, or had no room"
+_OF_A_NODE = "trouble of a node shows neither which job ran there nor who waits for whom"
 _UNREAD = "it is not a kind of file that is read"
 
 
@@ -73,20 +74,26 @@ class Taken(NamedTuple):
 
 
 @costs_itself(lambda taken, snapshots: (), part="what was read of files")
-def files_read(taken: Mapping[str, Taken], snapshots: Iterable[NodeSnapshot]) -> tuple[FileRead, ...]:
-    """Return what was read of each file, by name; of many files the first, empty ones last."""
+def files_read(
+    taken: Mapping[str, Taken], snapshots: Iterable[NodeSnapshot], kernel: Mapping[str, Sequence[str]]
+) -> tuple[FileRead, ...]:
+    """Return what was read of each file, by name; of many files the first, empty ones last.
+
+    `kernel`: the lines of kernel logs that hold an event.
+    """
     telling = _events(snapshots)
     names = sorted(taken, key=lambda name: (taken[name].kind is FileKind.EMPTY, name))[:_MOST_FILES]
-    return tuple(_read(name, taken[name], telling.get(name, ())) for name in names)
+    return tuple(_read(name, taken[name], telling.get(name, ()), kernel.get(name, ())) for name in names)
 
 
-def _read(name: str, taken: Taken, events: Iterable[LogEvent]) -> FileRead:
-    lines = tuple(dict.fromkeys(event.text[:_LONGEST] for event in events))
+def _read(name: str, taken: Taken, events: Iterable[LogEvent], kernel: Sequence[str]) -> FileRead:
+    lines = tuple(dict.fromkeys(text[:_LONGEST] for text in (*(event.text for event in events), *kernel)))
     kinds = dict.fromkeys(event.kind for event in events)
     of_lines = taken.kind in _OF_LINES and (bool(lines) or not taken.stacks)
     unread = None if lines or taken.stacks else taken.tool
     kind = ", ".join((*taken.stacks, *([KINDS.get(taken.kind, "unknown")] if of_lines or not taken.stacks else [])))
     why = _EMPTY if taken.kind is FileKind.EMPTY else "; ".join(_WHY[kind] for kind in kinds if kind in _WHY)
+    why = why or (_OF_A_NODE if kernel else "")
     return FileRead(
         path=name,
         kind=kind if unread is None else f"output of {unread}",

@@ -46,3 +46,21 @@ def test_an_empty_dump_is_told_beside_full_ones(tmp_path: Path) -> None:
     assert {each.path: each.kind for each in answer.read}["trace_2"] == "empty file"
     assert "trace_2" in {gap.missing.source for gap in answer.coverage.missing if "empty" in gap.missing.detail}
     assert "rank2.log" not in {gap.missing.source for gap in answer.coverage.missing}
+
+
+def test_what_a_kernel_log_tells_is_shown_where_no_job_is_known(tmp_path: Path) -> None:
+    """A card that is gone is no "none recognised"; whose it was nothing says."""
+    stamp = "[Tue Nov 24 10:00:01 2026] "
+    xid = "NVRM: Xid (PCI:0000:03:00): 79, GPU has fallen off the bus."
+    (tmp_path / "dmesg.txt").write_text(
+        f"{stamp}{xid}\n{stamp}usb 1-1: new device password=hunter2\n", encoding="utf-8"
+    )
+    diagnosis = diagnose_directory(tmp_path)
+    (read,) = diagnosis.read
+    assert (diagnosis.verdict, read.kind, read.recognised, read.telling) == (
+        Verdict.CANNOT_TELL,
+        "kernel log",
+        1,
+        (xid,),
+    )
+    assert "trouble of a node" in read.note
