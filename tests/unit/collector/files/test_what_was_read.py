@@ -55,7 +55,7 @@ def test_what_a_kernel_log_tells_is_shown_where_no_job_is_known(tmp_path: Path) 
     (tmp_path / "dmesg.txt").write_text(
         f"{stamp}{xid}\n{stamp}usb 1-1: new device password=hunter2\n", encoding="utf-8"
     )
-    diagnosis = diagnose_directory(tmp_path)
+    diagnosis = diagnose_directory(tmp_path).diagnosis
     (read,) = diagnosis.read
     assert (diagnosis.verdict, read.kind, read.recognised, read.telling) == (
         Verdict.CANNOT_TELL,
