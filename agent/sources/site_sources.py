@@ -67,4 +67,7 @@ class WithSiteSources:
 
 def _lines(plugin: Plugin, identity: Identity) -> list[str]:
     """Return what it says. Raises whatever it raises."""
-    return [clean_line(str(line))[:_LONGEST_LINE] for line in islice(plugin.call(identity), _MOST_LINES)]
+    said = plugin.call(identity)
+    if isinstance(said, str | bytes):
+        raise TypeError("it returned text, not lines")
+    return [clean_line(str(line))[:_LONGEST_LINE] for line in islice(said, _MOST_LINES)]

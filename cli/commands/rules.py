@@ -116,6 +116,6 @@ def _row_for(line: str) -> Iterable[str]:
         yield "cause = 'user_code'        # or dataloader, checkpoint, network, filesystem, ..."
         yield "label = 'waiting for a lease'"
     else:
-        yield "kind = 'exception'         # or device_error, watchdog_timeout, transport_error, rendezvous, ..."
+        yield "kind = 'says_wait'         # other kinds are in docs/rules.md; of an exception its rank is the culprit"
         yield "hint = 'words that are in each such line'"
         yield r"pattern = 'those words, and (?P<peer>\S+), what changes'"

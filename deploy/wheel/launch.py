@@ -40,6 +40,11 @@ def __getattr__(name: str) -> Any:
     return getattr(python_api, name)
 
 
+def __dir__() -> list[str]:
+    """Return the public names, though none is imported yet."""
+    return __all__
+
+
 def main() -> None:
     """Run the command line, and exit."""
     from cli.main import main as run

@@ -19,11 +19,16 @@ def check_lines(checks: Sequence[Check], width: int) -> list[Line]:
     for check in checks:
         lines += [EMPTY] if lines else []
         lines.append(
-            (Span(f"{check.severity.value.upper()}  ", _STYLES[check.severity]), Span(check.id.value, Style.BOLD))
+            (Span(f"{check.severity.value.upper()}  ", _STYLES[check.severity]), Span(_name(check), Style.BOLD))
         )
         for label, said in (("found", check.seen), ("why", check.why), ("fix", check.change)):
             lines += labelled(f"  {label}", paragraph(printable(said), width - _MARGIN - 1), _MARGIN + 1)
     return lines
+
+
+def _name(check: Check) -> str:
+    """Return its id, and of a rule of the site which one."""
+    return f"{check.id.value} {check.rule}".rstrip()
 
 
 @costs_itself(lambda *_: [], part="launch checks in text")

@@ -7,7 +7,7 @@ the marks that are known to name ranks in this job.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from shared.formats.logs import general_voice, horovod_stalls
 from shared.formats.logs.container_lines import printed
@@ -91,8 +91,9 @@ def find_events(
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
     if voices:
-        known = {number for number, *_ in found}
-        found += [each for each in _voices(pieces) if each[0] not in known]
+        said = {each[0]: each for each in _voices(pieces)}
+        found = [_with_duration(each, said) for each in found]
+        found += [said[number] for number in said.keys() - {each[0] for each in found}]
     found.sort(key=lambda event: event[0])
     events = (_event(each, labels[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:])
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
@@ -108,6 +109,14 @@ def _voices(lines: Sequence[str]) -> Iterator[_Found]:
         seconds = general_voice.seconds_waited(line)
         if seconds is not None:
             yield number, EventKind.SAYS_WAIT, line, {"waited_seconds": f"{seconds:g}"}
+
+
+def _with_duration(found: _Found, said: Mapping[int, _Found]) -> _Found:
+    """Return a wait that a row of a site found with how long it was, where the line says so and the row does not."""
+    number, kind, line, fields = found
+    if kind is not EventKind.SAYS_WAIT or number not in said or any(name.startswith("waited_") for name in fields):
+        return found
+    return number, kind, line, {**said[number][3], **fields}
 
 
 def _with_exceptions(found: list[_Found], pieces: Sequence[str], labels: Sequence[str]) -> Iterator[_Found]:
