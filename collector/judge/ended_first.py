@@ -99,7 +99,13 @@ class Endings:
         """
         of_their_own = [rank for rank in failed if self.of[rank].exit_code != 1] or failed
         told = [rank for rank in of_their_own if self.of[rank].signal is None or last_issued(self.of[rank]) is not None]
-        return told if len(of_their_own) == 1 else []
+        return told if len(of_their_own) == 1 and not any(map(self._was_left, told)) else []
+
+    def _was_left(self, rank: int) -> bool:
+        """Did it exit with 1, still in an operation, where another rank exited with 0? It may have lost that peer."""
+        exited, last = self.of[rank], last_issued(self.of[rank])
+        left = any(each.exit_code == 0 for other, each in self.of.items() if other != rank)
+        return left and exited.exit_code == 1 and last is not None and was_in(last)
 
     def _lingered(self, exited: Exited) -> bool:
         """Did it end only some time after others had been asked to, as who does not heed `scancel` does?

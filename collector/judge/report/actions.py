@@ -83,7 +83,9 @@ class ActCase(Case):
         sides = [side.call_site for each in self.evidence if isinstance(each, SignatureEvidence) for side in each.sides]
         sites = [edge.wait.call_site for edge in self.fault.cycle] or sides
         if not any(sites) and self.in_several_places:
-            sites = [each.frames[-1] for each in self.evidence if isinstance(each, StackEvidence) and each.frames]
+            users = (seen.user for _, seen in sorted(self.observations.activities.items()) if seen.user is not None)
+            sites = list(dict.fromkeys(place(user) for user in users))
+            sites = sites or [e.frames[-1] for e in self.evidence if isinstance(e, StackEvidence) and e.frames]
         told = [f"{site.file}:{site.line}" for site in sites if site is not None and site.line]
         own = None if self.seen is None or self.seen.user is None else place(self.seen.user)
         return tuple(dict.fromkeys([*told, *([f"{own.file}:{own.line}"] if own is not None and own.line else [])]))

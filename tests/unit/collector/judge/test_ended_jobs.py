@@ -212,3 +212,12 @@ def test_exception_that_was_seen_in_an_earlier_look() -> None:
     first = NodeSnapshot(host="node1", taken_at_ns=10**17, ranks=tuple(live))
     (finding,) = diagnose([first, node(*gone)], Expected(job="sim")).findings
     assert (finding.culprit_ranks, finding.cause) == ((1,), Cause.EXCEPTION)
+
+
+@pytest.mark.parametrize(("left", "first"), [({"exit_code": 0, **marks(16, 16)}, ()), ({"signal": 15}, (0,))])
+def test_who_lost_a_peer_that_was_done_is_not_called_the_first(left: dict[str, object], first: tuple[int, ...]) -> None:
+    """It exits with 1 out of an operation that the other, which exited with 0, never joined."""
+    answer = of_dead(ended(0, exit_code=1, **marks(17, 16, since=DIED - 2.0)), ended(1, **left))
+    assert answer.verdict is Verdict.DIED
+    assert answer.findings[0].culprit_ranks == first
+    assert ("first rank 0" in answer.headline) is bool(first)
