@@ -79,7 +79,7 @@ def find_events(
     `voices`: are waits in words that no row knows wanted, too?
     """
     lines = list(lines)
-    if not voices and not _may_tell("\n".join(lines)):
+    if not _may_tell("\n".join(lines), (*HINTS, *general_voice.HINTS) if voices else HINTS):
         return ()
     labelled = labels_of([clean_line(line) for line in lines])
     cut = [(label, piece) for label, line in labelled for piece in cut_apart(line)]
@@ -91,7 +91,7 @@ def find_events(
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
     if voices:
-        said = {each[0]: each for each in _voices(pieces)}
+        said = {each[0]: each for each in _voices(pieces, [hint for hint in general_voice.HINTS if hint in text])}
         found = [_with_duration(each, said) for each in found]
         found += [said[number] for number in said.keys() - {each[0] for each in found}]
     found.sort(key=lambda event: event[0])
@@ -99,14 +99,14 @@ def find_events(
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
 
 
-def _may_tell(text: str) -> bool:
+def _may_tell(text: str, hints: Iterable[str]) -> bool:
     """Is there any hint of an event? Colours may hide one; most logs have neither."""
-    return "\x1b" in text or any(hint in text for hint in HINTS)
+    return "\x1b" in text or any(hint in text for hint in hints)
 
 
-def _voices(lines: Sequence[str]) -> Iterator[_Found]:
-    for number, line in enumerate(lines):
-        seconds = general_voice.seconds_waited(line)
+def _voices(lines: Sequence[str], hints: Sequence[str]) -> Iterator[_Found]:
+    for number, line in enumerate(lines) if hints else ():
+        seconds = general_voice.seconds_waited(line, hints)
         if seconds is not None:
             yield number, EventKind.SAYS_WAIT, line, {"waited_seconds": f"{seconds:g}"}
 
