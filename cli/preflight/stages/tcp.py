@@ -57,17 +57,16 @@ class TcpPath:
         """Return how long an answer takes in good flows."""
         return _usual([each.trip_seconds for each in self.flows.values() if each.trip_seconds])
 
-    def works(self, one: int, other: int) -> bool:
-        """Does it, both ways?"""
-        both = (self.flows.get((one, other)), self.flows.get((other, one)))
-        return not any(
-            each is None
-            or each.failed
-            or each.large
-            or is_lossy(each, self.usual_loss())
-            or is_late(each, self.usual_trip())
-            for each in both
-        )
+    def working(self, pairs: Sequence[Members]) -> list[bool]:
+        """Say of each pair whether it works both ways, measured by what is usual here."""
+        loss, trip = self.usual_loss(), self.usual_trip()
+        return [all(self._works(way, loss, trip) for way in (pair, pair[::-1])) for pair in pairs]
+
+    def _works(self, way: Members, loss: float, trip: float) -> bool:
+        found = self.flows.get(way)
+        if found is None or found.failed or found.large:
+            return False
+        return not is_lossy(found, loss) and not is_late(found, trip)
 
 
 def _usual(values: Sequence[float]) -> float:
@@ -136,7 +135,7 @@ async def _search(board: Board, path: TcpPath, stage: StageNotes) -> Proof:
         if board.seconds_left < _ANSWER_SECONDS:
             return [None] * len(wave)
         await asyncio.gather(*(_one_way(board, path, *way) for pair in wave for way in (pair, pair[::-1])))
-        return [path.works(*pair) for pair in wave]
+        return [*path.working(wave)]
 
     own, nodes, tried = StageNotes(), sorted(path.places), list[Tried]()
     what = f"{path.name}: "
@@ -235,13 +234,13 @@ def _divide(board: Board, found: list[tuple[TcpPath, Proof]]) -> None:
 def _flows(board: Board, path: TcpPath, node: int, peer: int | None = None) -> Sequence[Flow]:
     """Return what was seen of a node there, as others and it were connected; `peer`: with that one alone."""
 
+    usual = (path.usual_loss(), path.usual_trip())
+    mtu = next((nic.mtu for nic in board.links[node].hello.facts.nics if nic.name == path.name), None)
+
     def of_it() -> Iterator[Flow]:
         for (one, other), reached in sorted(path.flows.items()):
             if node in (one, other) and peer in (None, one, other):
                 address, ports = path.places[other]
-                facts = board.links[node].hello.facts
-                mtu = next((nic.mtu for nic in facts.nics if nic.name == path.name), None)
-                usual = (path.usual_loss(), path.usual_trip())
                 names = (board.names[one], board.names[other])
                 yield Flow(path.name, *names, address, len(ports), reached, *usual, is_to_it=other == node, mtu=mtu)
 
