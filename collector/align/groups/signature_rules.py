@@ -52,6 +52,19 @@ UNPAIRED = frozenset({"send", "recv"})
 """Operations of two, whose peers some recorders leave out."""
 
 
+_GATHERS = frozenset({"all_gather", "all_gather_into_tensor", "all_gather_single"})
+_SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single"})
+
+
+def members_by_sizes(op: str | None, into: int, out: int) -> int | None:
+    """How many members a group has whose operation gathers from all, or scatters to all, equal parts.
+
+    `into`, `out`: elements in and out. None: sizes do not tell.
+    """
+    many, one = (out, into) if op in _GATHERS else (into, out)
+    return many // one if op in _GATHERS | _SCATTERS and one > 0 and many % one == 0 else None
+
+
 Facts = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None, tuple[str, ...] | None]
 """Operation, input elements, output elements, dtypes; None for a part that need not agree."""
 
