@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from cli.options import (
-    choose_source,
-    colour_option,
-    job_argument,
-    json_option,
-    source_options,
-    source_words,
-    ssh_options,
-    verbose_option,
-)
+from cli.command_table import command
+from cli.options import choose_source, source_words
 from cli.terminal import emit, emit_json, note, redraw, wants_colour, width
 from shared.shell_commands import copyable
 
@@ -32,59 +24,7 @@ STATUS = {"not_hung": 0, "hung": 10, "died": 10, "slow": 11, "cannot_tell": 12}
 """Exit status by verdict; an API, like the words."""
 
 
-@click.command(
-    short_help="Find the rank that hangs a job, and why.",
-    epilog="""\b
-Examples:
-  unhang diagnose                                  the only job on this machine
-  unhang diagnose slurm-4242 --collector http://head:8470
-  unhang diagnose --ssh --hosts 'node[01-16]'        no agent needed
-  unhang diagnose --from dumps/ --json | jq .headline
-  unhang diagnose --markdown --output ticket.md
-  unhang diagnose --html hang.html                   a page, to open or to attach
-
-Status: 0 not hung, 10 hung or died, 11 slow or held up, 12 cannot tell; 1 failed, 2 usage.""",
-)
-@job_argument
-@source_options
-@ssh_options
-@json_option
-@click.option("--markdown", is_flag=True, help="Print Markdown for a chat or a ticket.")
-@click.option("--looks", type=click.IntRange(1, 10), help="Looks to take; two show what moves. [default: 2]")
-@click.option("--interval", type=click.FloatRange(0, 600), help="Seconds between two looks. [default: 3]")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0.1, 3600),
-    help="Seconds until the verdict is due. [default: 30, longer for looks far apart; 300 to read files]",
-)
-@click.option(
-    "--patience",
-    type=click.FloatRange(0, 3600),
-    help="Seconds to go on where only time tells slow from stuck; ends early if the job moves. "
-    "[default: 60, or 0 with --timeout]",
-)
-@click.option(
-    "--native",
-    type=click.Choice(["never", "suspects", "all"]),
-    help="Whose native (C, C++) stacks to read; this stops a process for about a second. [default: suspects]",
-)
-@click.option("--watch", is_flag=True, help="Diagnose again and again, redrawing the text; Ctrl-C ends it.")
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE.")
-@click.option(
-    "--html",
-    "page",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a page to FILE as well: the verdict and its evidence, for a browser or a ticket.",
-)
-@click.option(
-    "--save",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Keep everything the verdict rests on as a bundle in DIR, for --from.",
-)
-@colour_option
-@verbose_option
+@command("diagnose")
 @click.pass_context
 def diagnose(
     context: click.Context,

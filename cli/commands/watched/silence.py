@@ -5,7 +5,8 @@ import re
 
 import click
 
-from cli.options import choose_collector, collector_options, json_option
+from cli.command_table import command
+from cli.options import choose_collector
 from cli.terminal import emit, emit_json, note
 
 # job=llama   host!=node07   job=~llama-.*   kind!~rank_.*
@@ -14,23 +15,7 @@ _DURATION = re.compile(r"(?P<count>\d{1,6})(?P<unit>[smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-@click.command(
-    short_help="Silence incidents for a while.",
-    epilog="""\b
-Examples:
-  unhang silence job=llama-7b --for 2h --comment 'new checkpoint format'
-  unhang silence 'host=~node0.*' --for 1d --comment maintenance
-  unhang silence --list
-  unhang silence --expire ID""",
-)
-@click.argument("matchers", nargs=-1, metavar="LABEL=VALUE...")
-@collector_options
-@json_option
-@click.option("--for", "duration", default="2h", show_default=True, metavar="TIME", help="How long: 30m, 2h, 1d.")
-@click.option("--comment", default="", help="Why; needed for a new silence.")
-@click.option("--by", default=None, help="Who says so. [default: your user name]")
-@click.option("--list", "listing", is_flag=True, help="List silences.")
-@click.option("--expire", metavar="ID", help="End this one now.")
+@command("silence")
 def silence(
     matchers: tuple[str, ...],
     as_json: bool,
