@@ -77,7 +77,7 @@ async def compare(
             here="diagnoses",
             title="Two diagnoses",
             reports=reports,
-            rows=comparison(*reports),
+            rows=comparison(*chosen),
         )
     job = chosen[0].job if chosen else None
     others = await service.async_store.ask(service.store.list, job=job, limit=_TO_CHOOSE_FROM, seen_by=sight.access)
