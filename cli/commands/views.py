@@ -89,10 +89,10 @@ def stacks(job: str | None, form: str, as_json: bool, native: bool, ranks: str |
 
     choice, painted, wide = JobChoice(job, chosen, native), wants_colour(colour), width()
     if form == "folded" and not as_json:
-        emit(render_folded(ask_view(source, TREE, choice).root))
+        emit(render_folded(ask_view(source, TREE, choice).tree))
     elif form == "speedscope" and not as_json:
         view = ask_view(source, TREE, choice)
-        emit(json.dumps(speedscope(view.root, name=view.job or "")) + "\n")
+        emit(json.dumps(speedscope(view.tree, name=view.job or "")) + "\n")
     elif form == "classes":
 
         def classes(view: "ClassesView") -> str:
@@ -102,7 +102,7 @@ def stacks(job: str | None, form: str, as_json: bool, native: bool, ranks: str |
     else:
 
         def tree(view: "TreeView") -> str:
-            trained = render_tree(view.root, colour=painted, width=wide) or _NO_STACK
+            trained = render_tree(view.tree, colour=painted, width=wide) or _NO_STACK
             return trained + render_others(view.others, colour=painted, width=wide)
 
         show(source, TREE, choice, as_json or form == "json", tree, "stacks")

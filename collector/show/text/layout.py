@@ -17,7 +17,6 @@ class Style(StrEnum):
     PLAIN = ""
     BOLD = "1"
     DIM = "2"
-    RED = "31"
     BAD = "1;31"
     WARNING = "1;33"
     GOOD = "1;32"

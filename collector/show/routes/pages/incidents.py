@@ -13,7 +13,7 @@ from collector.keep.store import Listed
 from collector.service import Service
 from collector.show.html.report import Report
 from collector.show.routes.common import ServiceDependency, form_of, source_of
-from collector.show.routes.incidents import Remark, as_shown
+from collector.show.routes.incidents import Remark, as_shown, remark_on
 from collector.show.routes.pages.frame import PER_PAGE, Before, FaultFormDependency, PageRoute, Text, page
 from collector.show.routes.pages.reports import verdict_report
 from collector.show.routes.rights import SightDependency
@@ -89,18 +89,14 @@ async def show_incident(
 @router.post("/incidents/{id}/acknowledge")
 async def acknowledge(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
     """Say that somebody works on it, and show it again."""
-    await sight.incident(id)
-    said = await _said(request)
-    await service.async_store.note(service.store.incidents.acknowledge, id, by=said.by, note=said.note)
+    await remark_on(service, sight, id, service.store.incidents.acknowledge, await _said(request))
     return RedirectResponse(f"/incidents/{id}", status_code=HTTPStatus.SEE_OTHER)
 
 
 @router.post("/incidents/{id}/false-alarm")
 async def false_alarm(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
     """Say that nothing was wrong, and show it again."""
-    await sight.incident(id)
-    said = await _said(request)
-    await service.async_store.note(service.store.incidents.false_alarm, id, by=said.by, note=said.note)
+    await remark_on(service, sight, id, service.store.incidents.false_alarm, await _said(request))
     return RedirectResponse(f"/incidents/{id}", status_code=HTTPStatus.SEE_OTHER)
 
 
