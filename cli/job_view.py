@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from cli.errors import named_job_needed
 from cli.sources.job_source import Aspect, JobChoice, JobSource, V
-from cli.terminal import emit, emit_json, note
+from cli.terminal import answer, note
 from collector.show.text.coverage import fold_gaps, gap_text
 from shared.answer.diagnosis import Gap
 
@@ -20,10 +20,9 @@ def show(
 ) -> V:
     """Print one aspect of the job; as text also say on stderr whose `what` is not in it, and why."""
     view = ask_view(source, aspect, choice)
+    answer(view, as_json, as_text)
     if as_json:
-        emit_json(view)
         return view
-    emit(as_text(view))
     gaps = [Gap(ranks=str(gap.rank), host=gap.host, missing=gap.missing) for gap in view.gaps]
     gaps += [Gap(ranks=silent.ranks, host=silent.host, missing=silent.missing) for silent in view.unanswered]
     for gap in fold_gaps(gaps):

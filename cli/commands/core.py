@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.command_table import command
-from cli.terminal import emit, emit_json
+from cli.terminal import answer
 
 if TYPE_CHECKING:
     from shared.wire.debug_output import CoreReport
@@ -17,13 +17,9 @@ def core(file: Path, executable: Path | None, timeout: float, as_json: bool) -> 
     gdb reads the native frames and pystack Python's; each is told as missing where it is not there. Read a core on
     the machine, or in the container, that it comes from: names come from the program and libraries there.
     """
-    report = _read(file, executable, timeout)
-    if as_json:
-        emit_json(report)
-        return
     from cli.tables.core import core_table
 
-    emit(core_table(report))
+    answer(_read(file, executable, timeout), as_json, core_table)
 
 
 def _read(file: Path, executable: Path | None, timeout: float) -> "CoreReport":

@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
@@ -59,9 +59,9 @@ def diagnose(
     source = choose_source()
     from cli.sources.job_source import Wanted
 
-    wanted = Wanted(job, looks, interval, timeout, native, patience)
+    wanted, form = Wanted(job, looks, interval, timeout, native, patience), _Form(as_json, markdown, colour)
     if watch:
-        _watch(source, wanted, as_json=as_json, markdown=markdown, colour=colour)
+        _watch(source, wanted, form)
     verdict = _judge(source, wanted, verbose=verbose)
     if save is not None:
         kept = verdict.save(save)
@@ -72,11 +72,19 @@ def diagnose(
     diagnosis = asked_through(verdict.diagnosis, *source_words())
     if page is not None:
         _write_page(verdict, diagnosis, page)
-    _show(diagnosis, as_json=as_json, markdown=markdown, output=output, colour=colour)
+    _show(diagnosis, form, output)
     context.exit(STATUS[verdict.diagnosis.verdict.value])
 
 
-def _watch(source: "JobSource", wanted: "Wanted", *, as_json: bool, markdown: bool, colour: str) -> NoReturn:
+class _Form(NamedTuple):
+    """How a verdict is written."""
+
+    as_json: bool
+    markdown: bool
+    colour: str
+
+
+def _watch(source: "JobSource", wanted: "Wanted", form: _Form) -> NoReturn:
     """Show one verdict after the other. Ends by an error, such as that the job is gone, or by a signal."""
     from shared.answer.follow_up import asked_through
 
@@ -84,8 +92,7 @@ def _watch(source: "JobSource", wanted: "Wanted", *, as_json: bool, markdown: bo
     while True:
         verdict = _judge(source, wanted, verbose=False)
         diagnosis = asked_through(verdict.diagnosis, *source_words())
-        text = _rendered(diagnosis, as_json=as_json, markdown=markdown, colour=wants_colour(colour))
-        redraw(text.removesuffix("\n"))
+        redraw(_rendered(diagnosis, form, colour=wants_colour(form.colour)).removesuffix("\n"))
         time.sleep(_WATCH_SECONDS)
 
 
@@ -97,35 +104,37 @@ def _judge(source: "JobSource", wanted: "Wanted", *, verbose: bool) -> "JudgedJo
         return source.diagnose(wanted, progress)
 
 
-def _show(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, output: Path | None, colour: str) -> None:
-    if as_json and output is None:
+def _show(diagnosis: "Diagnosis", form: _Form, output: Path | None) -> None:
+    if form.as_json and output is None:
         emit_json(diagnosis)
         return
-    painted = wants_colour(colour) and (output is None or colour == "always")
-    text = _rendered(diagnosis, as_json=as_json, markdown=markdown, colour=painted)
+    painted = wants_colour(form.colour) and (output is None or form.colour == "always")
+    text = _rendered(diagnosis, form, colour=painted)
     if output is None:
         emit(text)
         return
-    from cli.sources.bundle import write_whole
-
-    write_whole(output, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
+    _write(output, text)
     note(f"written to {output}")
 
 
 def _write_page(verdict: "JudgedJob", diagnosis: "Diagnosis", file: Path) -> None:
-    from cli.sources.bundle import write_whole
     from collector.show.html.page import render_report
     from collector.show.html.report import report_of
 
-    text = render_report(report_of(verdict.kept().model_copy(update={"diagnosis": diagnosis})))
-    write_whole(file, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
+    _write(file, render_report(report_of(verdict.kept().model_copy(update={"diagnosis": diagnosis}))))
     note(f"page written to {file}")
 
 
-def _rendered(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, colour: bool) -> str:
-    if as_json:
+def _write(file: Path, text: str) -> None:
+    from cli.sources.bundle import write_whole
+
+    write_whole(file, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
+
+
+def _rendered(diagnosis: "Diagnosis", form: _Form, *, colour: bool) -> str:
+    if form.as_json:
         return diagnosis.model_dump_json(by_alias=True) + "\n"
-    if markdown:
+    if form.markdown:
         from collector.show.text.markdown import render_markdown
 
         return render_markdown(diagnosis)

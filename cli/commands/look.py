@@ -4,7 +4,7 @@ import click
 
 from cli.command_table import command
 from cli.options import choose_source
-from cli.terminal import emit, emit_json, note
+from cli.terminal import answer, note
 
 
 @command("look")
@@ -26,16 +26,12 @@ def look(
     source = choose_source()
     from cli.errors import named_job_needed
     from cli.sources.job_source import DeepChoice
+    from cli.tables.deep_looks import deep_table
     from shared.wire.debug_output import How
 
     with named_job_needed(job):
         taken = source.look_closely(DeepChoice(job, rank, How(how), seconds, child))
-    if as_json:
-        emit_json(taken)
-    else:
-        from cli.tables.deep_looks import deep_table
-
-        emit(deep_table(taken))
+    answer(taken, as_json, deep_table)
     if taken.missing is not None:
         if not as_json:
             note(f"{taken.missing.source} {taken.missing.reason}: {taken.missing.detail}")

@@ -1,6 +1,7 @@
 """`unhang preflight`: try the nodes before the job, or after a hang, and name the bad ones."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -8,7 +9,7 @@ import click
 
 from cli.command_table import command
 from cli.options import collector_at, hosts_and_way
-from cli.terminal import emit, emit_json, note, width
+from cli.terminal import answer, note, width
 
 if TYPE_CHECKING:
     from cli.preflight.place import NodePlace
@@ -107,10 +108,7 @@ def _finish(context: click.Context, report: "PreflightReport", ending: _Ending) 
         _write(report, ending.out)
     if ending.collector is not None:
         _send(report, ending.collector)
-    if ending.as_json:
-        emit_json(report)
-    else:
-        emit(render_preflight(report, width=width()))
+    answer(report, ending.as_json, partial(render_preflight, width=width()))
     context.exit(STATUS[report.verdict.value])
 
 

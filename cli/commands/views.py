@@ -8,7 +8,7 @@ import click
 
 from cli.command_table import command
 from cli.options import choose_source, read_ranks
-from cli.terminal import emit, emit_json, wants_colour, width
+from cli.terminal import answer, emit, emit_json, wants_colour, width
 
 if TYPE_CHECKING:
     from collector.show.views import ChecksView, ClassesView, TreeView
@@ -23,13 +23,10 @@ _NOTHING_WRONG, _CANNOT_TELL = 0, 12
 @command("jobs")
 def jobs(as_json: bool) -> None:
     """List the jobs on this machine, of a collector's agents, or in files."""
-    found = choose_source().jobs()
-    if as_json:
-        emit_json(found)
-        return
+    source = choose_source()
     from cli.tables.jobs import jobs_table
 
-    emit(jobs_table(found))
+    answer(source.jobs(), as_json, jobs_table)
 
 
 @command("fds")

@@ -2,7 +2,7 @@
 
 from cli.command_table import command
 from cli.options import choose_collector, named_collector
-from cli.terminal import emit, emit_json
+from cli.terminal import answer
 
 
 @command("compare")
@@ -13,12 +13,8 @@ def compare(left: str, right: str, as_json: bool) -> None:
     keeps. Write a path with a slash where an id could be meant.
     """
     from cli.sources.watched.compared import compare_diagnoses, read_diagnosis
+    from cli.tables.compared import compared_table
 
     remote = None if named_collector() is None else choose_collector()
     found = compare_diagnoses(read_diagnosis(left, remote), read_diagnosis(right, remote))
-    if as_json:
-        emit_json(found)
-        return
-    from cli.tables.compared import compared_table
-
-    emit(compared_table(found))
+    answer(found, as_json, compared_table)

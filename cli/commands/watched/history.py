@@ -2,7 +2,7 @@
 
 from cli.command_table import command
 from cli.options import choose_collector
-from cli.terminal import emit, emit_json
+from cli.terminal import answer
 
 
 @command("history")
@@ -14,11 +14,6 @@ def history(as_json: bool, job: str | None, host: str | None, days: float) -> No
     """
     remote = choose_collector()
     from cli.sources.incidents import read_history
-
-    found = read_history(remote, job=job, host=host, days=days)
-    if as_json:
-        emit_json(found)
-        return
     from cli.tables.incidents import history_table
 
-    emit(history_table(found))
+    answer(read_history(remote, job=job, host=host, days=days), as_json, history_table)

@@ -4,7 +4,7 @@ import click
 
 from cli.command_table import command
 from cli.options import choose_collector
-from cli.terminal import emit, emit_json, note
+from cli.terminal import answer, note
 
 _STATES = ["opened", "acknowledged", "resolved", "false_alarm"]
 
@@ -29,6 +29,7 @@ def incidents(
         raise click.UsageError("--by and --note go with --acknowledge or --false-alarm")
     remote = choose_collector()
     from cli.sources.incidents import IncidentPage, change_incident, list_incidents
+    from cli.tables.incidents import incidents_table
 
     id = acknowledge if acknowledge is not None else false_alarm
     if id is not None:
@@ -38,9 +39,4 @@ def incidents(
         page = IncidentPage(incidents=(changed,))
     else:
         page = list_incidents(remote, states=states, job=job, host=host, kind=kind, limit=limit)
-    if as_json:
-        emit_json(page)
-        return
-    from cli.tables.incidents import incidents_table
-
-    emit(incidents_table(page.incidents))
+    answer(page, as_json, lambda page: incidents_table(page.incidents))

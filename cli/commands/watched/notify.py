@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cli.command_table import command, group
 from cli.options import choose_collector
-from cli.terminal import emit, emit_json, note
+from cli.terminal import answer, note
 
 _STATES = ["waiting", "repeating", "sent", "given_up", "dropped"]
 
@@ -38,11 +38,7 @@ def list_messages(
     """List messages about incidents, newest first, and why they were not delivered."""
     remote = choose_collector()
     from cli.sources.incidents import list_deliveries
-
-    page = list_deliveries(remote, states=states, receiver=receiver, limit=limit)
-    if as_json:
-        emit_json(page)
-        return
     from cli.tables.incidents import deliveries_table
 
-    emit(deliveries_table(page.deliveries))
+    page = list_deliveries(remote, states=states, receiver=receiver, limit=limit)
+    answer(page, as_json, lambda page: deliveries_table(page.deliveries))

@@ -7,7 +7,7 @@ import click
 
 from cli.command_table import command
 from cli.options import choose_collector
-from cli.terminal import emit, emit_json, note
+from cli.terminal import answer, note
 
 # job=llama   host!=node07   job=~llama-.*   kind!~rank_.*
 _MATCHER = re.compile(r"(?P<name>\w{1,64})(?P<how>=~|!~|!=|=)(?P<value>.*)", re.DOTALL)
@@ -36,6 +36,7 @@ def silence(
     seconds, chosen = _seconds(duration), [_matcher(text) for text in matchers]
     remote = choose_collector()
     from cli.sources.incidents import expire_silence, list_silences, put_silence
+    from cli.tables.incidents import silences_table
 
     if expire is not None:
         expire_silence(remote, expire)
@@ -44,13 +45,7 @@ def silence(
     if chosen:
         id = put_silence(remote, chosen, seconds=seconds, by=by or getpass.getuser(), comment=comment)
         note(f"silenced for {duration}; end it with: unhang silence --expire {id}")
-    page = list_silences(remote)
-    if as_json:
-        emit_json(page)
-        return
-    from cli.tables.incidents import silences_table
-
-    emit(silences_table(page.silences))
+    answer(list_silences(remote), as_json, lambda page: silences_table(page.silences))
 
 
 def _seconds(text: str) -> int:

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from collector.detect.silences import silenced_by
 from collector.keep.history import IncidentsWanted, search_incidents
 from collector.service import Service
-from collector.show.routes.common import ServiceDependency, json_answer
+from collector.show.routes.common import Before, Limit, OfJob, ServiceDependency, json_answer
 from collector.show.routes.rights import Sight, SightDependency
 from shared.answer.incidents import Incident, IncidentState, WatchedJob
 from shared.answer.words import Cause, Kind
@@ -68,12 +68,12 @@ async def list_incidents(
     state: Annotated[
         list[IncidentState] | None, Query(max_length=8, description="Only in this state; may be repeated.")
     ] = None,
-    job: Annotated[str | None, Query(description="Only of this job.")] = None,
+    job: OfJob = None,
     host: Annotated[str | None, Query(description="Only with a culprit on this node.")] = None,
     kind: Annotated[Kind | None, Query(description="Only of this kind.")] = None,
     cause: Annotated[Cause | None, Query(description="Only with this cause.")] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
-    before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
+    limit: Limit = 50,
+    before: Before = None,
 ) -> Response:
     """Return what is kept, a page at a time."""
     wanted = IncidentsWanted(job, host, kind, cause, tuple(state or ()))
