@@ -98,6 +98,15 @@ def paragraph(text: str, width: int, style: Style = Style.PLAIN) -> list[Line]:
     return [line(each, style) for each in wrap(text, width)]
 
 
+def hanging(texts: Iterable[str], width: int) -> list[Line]:
+    """Return each text wrapped to `width`, its lines after the first moved a little to the right."""
+    lines: list[Line] = []
+    for text in texts:
+        first, *rest = paragraph(text, width - 2)
+        lines += [first, *indented(rest, 2)]
+    return lines
+
+
 def indented(lines: Iterable[Line], columns: int) -> list[Line]:
     """Return `lines` moved to the right."""
     margin = Span(" " * columns)
