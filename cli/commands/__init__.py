@@ -2,8 +2,6 @@
 
 import click
 
-from cli.commands.agent import agent
-from cli.commands.collector import collector
 from cli.commands.core import core
 from cli.commands.diagnose import diagnose
 from cli.commands.installation import plugins, probe_path, version
@@ -12,6 +10,7 @@ from cli.commands.mcp import mcp
 from cli.commands.preflight import preflight
 from cli.commands.rules import rules
 from cli.commands.run import run
+from cli.commands.services import agent, collector
 from cli.commands.snapshot import snapshot
 from cli.commands.views import check, fds, jobs, logs, sequences, stacks
 from cli.commands.watched.compare import compare

@@ -1,4 +1,4 @@
-"""`unhang agent`: the service on every node."""
+"""`unhang agent`, the service on every node, and `unhang collector`, which asks all agents and judges."""
 
 from contextlib import suppress
 from typing import Any
@@ -21,6 +21,20 @@ def agent(ended_by: list[int] | None, /, **flags: Any) -> None:
         from cli.settings import read_agent_settings
 
         settings = read_agent_settings(flags)
+        stop.check()
+        with suppress(KeyboardInterrupt):  # the way to end a service is no failure of it
+            serve(settings, stop)
+
+
+@command("collector")
+@click.pass_obj
+def collector(ended_by: list[int] | None, /, **flags: Any) -> None:
+    """Serve diagnoses of the jobs that the agents see, until a signal."""
+    with StopSignals(ended_by or ()) as stop:
+        from collector.serve import serve
+        from collector.settings import read_settings
+
+        settings = read_settings(flags)
         stop.check()
         with suppress(KeyboardInterrupt):  # the way to end a service is no failure of it
             serve(settings, stop)
