@@ -63,8 +63,9 @@ def write(directory: Path, snapshots: list[NodeSnapshot]) -> None:
         ({"NCCL_DEBUG": ""}, 0),
         ({"NCCL_ALGO": "Tree"}, 11),
         ({"MASTER_PORT": "1"}, 10),
+        ({"MASTER_PORT": "1", "NCCL_ALGO": "Tree"}, 10),
     ],
-    ids=["well", "note", "risky", "wrong"],
+    ids=["well", "note", "risky", "wrong", "both"],
 )
 def test_status(tmp_path: Path, settings: dict[str, str], status: int) -> None:
     """By the worst that was seen; notes do not count."""
