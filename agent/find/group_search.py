@@ -227,7 +227,7 @@ class GroupSearch:
             return False
 
     def _is_still_there(self, stat: Stat, group: TorchGroup) -> bool:
-        with open_memory(self._procfs, stat.pid, Deadline(1.0), start_ticks=stat.start_ticks) as memory:
+        with open_memory(self._procfs, stat, Deadline(1.0)) as memory:
             return is_still_there(memory, group)
 
     def _signs(self, stat: Stat) -> tuple[frozenset[str], frozenset[int]]:
@@ -247,9 +247,7 @@ class GroupSearch:
     def _search(self, stat: Stat, deadline: Deadline) -> None:
         begun, before = time.monotonic(), self._known.get(_key(stat))
         threads, sockets = self._signs(stat)
-        with open_memory(
-            self._procfs, stat.pid, deadline, start_ticks=stat.start_ticks, most_bytes=_MOST_BYTES
-        ) as memory:
+        with open_memory(self._procfs, stat, deadline, most_bytes=_MOST_BYTES) as memory:
             regions = read_mappings(self._procfs, stat.pid)
             above = self._searched_above(stat)
             copied = above.group if isinstance(above, _Searched) else None

@@ -7,7 +7,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -104,6 +104,36 @@ class ProcFs:
         with reading(pid):
             return os.readlink(self.path(pid, name))
 
+    def known_text(self, pid: int, name: str, *, most: int = MOST_BYTES) -> str:
+        """Return what `text` does; empty where the process is gone, or that may not be read."""
+        with suppress(Gone, NotPermitted):
+            return self.text(pid, name, most=most)
+        return ""
+
+    def known_link(self, pid: int, name: str) -> str | None:
+        """Return what `link` does; None where the process is gone, or that may not be read."""
+        with suppress(Gone, NotPermitted):
+            return self.link(pid, name)
+        return None
+
+    def known_name(self, pid: int) -> str:
+        """Return the kernel's short name of a process, empty where it has gone."""
+        with suppress(Gone, NotPermitted):
+            return self.stat(pid).name
+        return ""
+
+    def uids(self, pid: int) -> tuple[int, ...]:
+        """Return the user ids of a process: real, effective, saved, of the file system; none where nothing tells."""
+        with suppress(ValueError):
+            return tuple(map(int, self.known_fields(pid, "status").get("Uid", "").split()))
+        return ()
+
+    def is_in_our_namespace(self, pid: int, kind: str) -> bool | None:
+        """Is a process in the same namespace as we are? None: nothing tells."""
+        with suppress(Gone, NotPermitted, OSError):
+            return self.link(pid, f"ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}")
+        return None
+
     def stat(self, pid: int, tid: int | None = None) -> Stat:
         """Return the counters of a process, or of one of its threads alone."""
         name = "stat" if tid is None else f"task/{tid}/stat"
@@ -111,7 +141,11 @@ class ProcFs:
 
     def fields(self, pid: int, name: str) -> dict[str, str]:
         """Return a file of `Name: value` lines, such as `status` and `io`."""
-        return {key: value.strip() for key, value in _FIELD.findall(self.text(pid, name))}
+        return _fields(self.text(pid, name))
+
+    def known_fields(self, pid: int, name: str) -> dict[str, str]:
+        """Return what `fields` does; none where the process is gone, or that may not be read."""
+        return _fields(self.known_text(pid, name))
 
     @cached_property
     def booted_at(self) -> float:
@@ -154,6 +188,10 @@ def parse_stat(data: bytes) -> Stat:
         )
     except (ValueError, IndexError) as error:
         raise Gone(f"{quoted(data)} is not a line of /proc/PID/stat") from error
+
+
+def _fields(text: str) -> dict[str, str]:
+    return {key: value.strip() for key, value in _FIELD.findall(text)}
 
 
 def read_bounded(path: str, most: int) -> bytes:

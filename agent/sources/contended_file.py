@@ -12,7 +12,6 @@ tells what for: SQLite polls in C, and programs do by hand. Whether it waits for
 
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
@@ -20,7 +19,9 @@ from agent.errors import Gone
 from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import FileLock, locks_of_machine
 from agent.proc.mounts import is_remote
+from agent.proc.sleep_ends import SLEEPS
 from agent.sources.fds import Descriptor, describe
+from agent.sources.file_holders import is_same_file, openers
 from agent.sources.look_context import LookContext
 from agent.sources.process import holders_of
 from agent.tools.syscall_names import syscall_name, takes_lock
@@ -28,12 +29,9 @@ from shared.errors import NotPermitted
 from shared.redaction.redact import redact
 from shared.wire.snapshot import PolledLock
 
-_SECONDS = 1.0
 _MOST_FILES = 1024
 _MOST_TAKEN = 4
 """Of its files that others have locked: for each, all processes are looked through."""
-_SLEEPS = frozenset({"nanosleep", "clock_nanosleep", "select", "pselect6", "restart_syscall"})
-"""Python slept in `select` up to 3.10."""
 _INODE = re.compile(r"^ino:\s*(\d{1,20})$", re.MULTILINE)
 
 
@@ -44,7 +42,7 @@ def contended_file(rank: Rank, context: LookContext) -> PolledLock | None:
         if takes_lock(name) and fd is not None:
             own = describe(context, rank.stat.pid, fd)
             return None if own is None or own.kind != "file" else _lock(own, rank, context, blocked=True)
-        if name in _SLEEPS:
+        if name in SLEEPS or name == "restart_syscall":
             taken = _locked_by_others(rank.stat.pid, context)[:_MOST_TAKEN]
             return next((lock for own in taken if (lock := _lock(own, rank, context)).holders), None)
     return None
@@ -103,39 +101,20 @@ def _lock(own: Descriptor, rank: Rank, context: LookContext, *, blocked: bool = 
 
 
 def _locked_alike(own: Descriptor, pid: int, context: LookContext) -> Iterator[tuple[int, list[FileLock]]]:  # 2
-    """Iterate over the other processes that have locked the same file, as far as one second reaches."""
-    until, name = time.monotonic() + _SECONDS, os.path.basename(own.target)
-    for other in context.procfs.pids():
-        if time.monotonic() > until:
-            return
-        if other == pid:
-            continue
-        with suppress(Gone, NotPermitted):
-            for fd in context.procfs.fds(other):
-                theirs = _described(context, other, fd, name)
-                locks = () if theirs is None else _of_others(theirs.locks, own.locks)
-                if theirs is not None and locks and _is_same(context, (pid, own), (other, theirs)):
-                    yield other, list(locks)
-                    break
-
-
-def _described(context: LookContext, pid: int, fd: int, name: str) -> Descriptor | None:
-    with suppress(Gone):
-        if os.path.basename(context.procfs.link(pid, f"fd/{fd}")) == name:
-            return describe(context, pid, fd)
-    return None
+    """Iterate over the other processes that have locked the same file."""
+    about = None
+    with suppress(OSError):
+        about = None if is_remote(own.file_system) else os.stat(context.procfs.path(pid, f"fd/{own.fd}"))
+    for other, opened in openers(context, own.target, pid).found.items():
+        for theirs in opened:
+            locks = _of_others(theirs.locks, own.locks)
+            alike = theirs.file_system == own.file_system or not (about is None or is_remote(theirs.file_system))
+            if locks and alike and is_same_file(context, other, theirs, own.target, about):
+                yield other, locks
+                break
 
 
 def _of_others(locks: Iterable[FileLock], own: Iterable[FileLock]) -> list[FileLock]:
     """Leave out what a child has inherited: two cannot both have locked the same for themselves alone."""
     ours = {(lock.kind, lock.first) for lock in own if lock.exclusive}
     return [lock for lock in locks if lock.of_processes and not (lock.exclusive and (lock.kind, lock.first) in ours)]
-
-
-def _is_same(context: LookContext, one: tuple[int, Descriptor], other: tuple[int, Descriptor]) -> bool:
-    """Do two descriptors lead to one file? Of a file on another machine only its name is asked."""
-    if any(is_remote(file.file_system) for _, file in (one, other)):
-        return one[1].target == other[1].target and one[1].file_system == other[1].file_system
-    with suppress(OSError):
-        return os.path.samestat(*(os.stat(context.procfs.path(pid, f"fd/{file.fd}")) for pid, file in (one, other)))
-    return False

@@ -106,47 +106,32 @@ def _command(procfs: ProcFs, pid: int, state: str) -> str:
     """Return the command line; not of a process in state D, whose memory may be locked."""
     if state == "D":
         return ""
-    try:
-        arguments = procfs.text(pid, "cmdline", most=16_384).rstrip("\0").split("\0")
-    except (Gone, NotPermitted):
-        return ""
+    arguments = procfs.known_text(pid, "cmdline", most=16_384).rstrip("\0").split("\0")
     return redact_words(arguments)[:_LONGEST_COMMAND]
 
 
 def holders_of(procfs: ProcFs, pids: Iterable[int], rank: int) -> tuple[Holder, ...]:
     """Describe who holds what a rank may wait for: the command lines of its own user's processes, others' names."""
-    uid = _uid(procfs, rank)
+    uid = procfs.uids(rank)[1:2]
     return tuple(_holder(procfs, pid, uid) for pid in islice(pids, _MOST_HOLDERS))
 
 
-def _holder(procfs: ProcFs, pid: int, uid: int | None) -> Holder:
-    is_theirs = uid is not None and _uid(procfs, pid) == uid
+def _holder(procfs: ProcFs, pid: int, uid: tuple[int, ...]) -> Holder:
+    is_theirs = bool(uid) and procfs.uids(pid)[1:2] == uid
     with suppress(Gone, NotPermitted):
         stat = procfs.stat(pid)
         return Holder(pid=pid, name=stat.name, command=_command(procfs, pid, stat.state) if is_theirs else "")
     return Holder(pid=pid)
 
 
-def _uid(procfs: ProcFs, pid: int) -> int | None:
-    with suppress(Gone, NotPermitted, LookupError, ValueError):
-        return int(procfs.fields(pid, "status")["Uid"].split()[1])
-    return None
-
-
 def _wchan(procfs: ProcFs, pid: int, folder: str = "") -> str | None:
-    try:
-        wchan = procfs.text(pid, f"{folder}wchan")
-    except (Gone, NotPermitted):
-        return None
+    wchan = procfs.known_text(pid, f"{folder}wchan")
     return wchan if wchan not in ("0", "") else None
 
 
 def _kernel_stack(procfs: ProcFs, pid: int, folder: str = "") -> tuple[str, ...]:
     # [<0>] futex_do_wait+0x3a/0x60
-    try:
-        lines = procfs.text(pid, f"{folder}stack").splitlines()
-    except (Gone, NotPermitted):
-        return ()
+    lines = procfs.known_text(pid, f"{folder}stack").splitlines()
     frames = (line.partition("] ")[2].strip() for line in lines[:_MOST_KERNEL_FRAMES])
     return tuple(frame for frame in frames if frame)
 
@@ -170,10 +155,7 @@ def _other_threads(procfs: ProcFs, pid: int) -> tuple[tuple[BlockedThread, ...],
 
 def _blocked_thread(procfs: ProcFs, pid: int, tid: int, name: str) -> BlockedThread:
     folder = f"task/{tid}/"
-    try:
-        number = procfs.text(pid, f"{folder}syscall").partition(" ")[0]
-    except (Gone, NotPermitted):
-        number = ""
+    number = procfs.known_text(pid, f"{folder}syscall").partition(" ")[0]
     return BlockedThread(
         tid=tid,
         name=name,
@@ -186,10 +168,7 @@ def _blocked_thread(procfs: ProcFs, pid: int, tid: int, name: str) -> BlockedThr
 def _syscall(context: LookContext, pid: int) -> Syscall | None:
     """Return the call that the main thread is in, with the file behind its descriptor."""
     # 0 0x3 0x7ffd5a60e3a0 0x1000 0x0 0x0 0x0 0x7ffd5a60e338 0x7f21fa0a19ee        running        -1 0x7ffe 0x7f21
-    try:
-        words = context.procfs.text(pid, "syscall").split()
-    except (Gone, NotPermitted):
-        return None
+    words = context.procfs.known_text(pid, "syscall").split()
     if not words or words[0] == "-1":
         return None
     if not words[0].isdecimal():

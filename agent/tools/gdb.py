@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.deadline import Deadline
-from agent.errors import Gone, Unavailable
+from agent.errors import Unavailable
 from agent.proc.procfs import ProcFs, reading
 from agent.tools.run_bounded import Output
 from agent.tools.stop_guard import require_traceable, trace_process
@@ -94,9 +94,4 @@ def _require_memory(procfs: ProcFs, pid: int) -> None:
 
 def _sysroot(procfs: ProcFs, pid: int) -> str | None:
     """Return where the files of a process in a container lie for us; None where it sees what we see."""
-    try:
-        if procfs.link(pid, "ns/mnt") == os.readlink("/proc/self/ns/mnt"):
-            return None
-    except (Gone, NotPermitted, OSError):
-        return None
-    return procfs.path(pid, "root")
+    return procfs.path(pid, "root") if procfs.is_in_our_namespace(pid, "mnt") is False else None

@@ -43,7 +43,6 @@ class SearchResult(NamedTuple):
     found: tuple[FoundWord, ...]
     is_complete: bool
     """Was everything searched? Not where the budget of bytes, the time or the most that is told came first."""
-    bytes_searched: int
 
 
 def search_words(
@@ -59,16 +58,16 @@ def search_words(
     The budget and the deadline are those of `memory`; at their end what was found by then is returned. Raises Gone.
     """
     wanted: tuple[_Wanted, ...] = ()
-    before, found = memory.bytes_read, list[FoundWord]()
+    found = list[FoundWord]()
     try:
         for address, data in _pieces(procfs, memory, regions):
             wanted = wanted or tuple(_Wanted.among(data, value) for value in values)
             found += sorted(FoundWord(address + at, each.value) for each in wanted for at in each.places(data))
             if len(found) >= most_found:
-                return SearchResult(tuple(found[:most_found]), False, memory.bytes_read - before)
+                return SearchResult(tuple(found[:most_found]), False)
     except Unavailable:
-        return SearchResult(tuple(found), False, memory.bytes_read - before)
-    return SearchResult(tuple(found), True, memory.bytes_read - before)
+        return SearchResult(tuple(found), False)
+    return SearchResult(tuple(found), True)
 
 
 class _Wanted(NamedTuple):

@@ -20,6 +20,7 @@ from agent.find.process_owner import owner_of
 from agent.proc.job_files import open_held, open_named, read_tail
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
+from agent.sources.logs.log_growth import outputs_of
 from agent.sources.logs.pod_logs import pod_logs
 from agent.sources.logs.stream_ends import STREAMS, stream_ends
 from agent.sources.look_context import LookContext
@@ -148,12 +149,12 @@ def _communicators(log: _Log, ends: _Ends, rank: Rank, context: LookContext) -> 
 
 def _logs_of(rank: Rank, context: LookContext) -> Iterator[_Log]:
     pid, procfs = rank.stat.pid, context.procfs
-    readers, launchers = readers_of(procfs, pid), _streams(procfs, rank.stat.parent_pid)
+    readers, launchers = readers_of(procfs, pid), outputs_of(procfs, rank.stat.parent_pid)
     for fd in STREAMS:
-        target = _held(procfs, pid, fd)
+        target = procfs.known_link(pid, f"fd/{fd}")
         if target is not None and target.startswith("/"):
             yield _Log(redact(target), partial(open_held, procfs, pid, fd, readers), target in launchers)
-    with_launcher = not _streams(procfs, pid).isdisjoint(launchers)
+    with_launcher = not outputs_of(procfs, pid).isdisjoint(launchers)
     for end in stream_ends(context, rank):
         held = partial(open_held, procfs, end.pid, end.fd, readers)
         yield _Log(redact(end.path), held, end.is_shared or with_launcher)
@@ -163,18 +164,6 @@ def _logs_of(rank: Rank, context: LookContext) -> Iterator[_Log]:
     writers = frozenset({0} if owner is None else {0, owner})  # a launcher may be root's
     for path in _named(rank, procfs):
         yield _Log(redact(path), partial(open_named, procfs, pid, path, readers, owners=writers), False)
-
-
-def _held(procfs: ProcFs, pid: int, fd: int) -> str | None:
-    try:
-        return procfs.link(pid, f"fd/{fd}")
-    except (Gone, NotPermitted):
-        return None
-
-
-def _streams(procfs: ProcFs, pid: int) -> set[str | None]:
-    """Return where a process's output goes: a rank that writes where its launcher does, too, does not write alone."""
-    return {_held(procfs, pid, fd) for fd in STREAMS}
 
 
 def _named(rank: Rank, procfs: ProcFs) -> Iterator[str]:

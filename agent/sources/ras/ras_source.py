@@ -208,16 +208,10 @@ _INET6 = re.compile(r"^([0-9a-f]{32}) ", re.MULTILINE)
 
 def addresses_of(procfs: ProcFs, pid: int) -> tuple[str, ...]:
     """Return the addresses of the network namespace of process `pid` that others can reach, sorted."""
-    found = {address for address in _LOCAL.findall(_read(procfs, pid, "fib_trie")) if not address.startswith("127.")}
-    for digits in _INET6.findall(_read(procfs, pid, "if_inet6")):
+    trie, inet6 = (procfs.known_text(pid, f"net/{name}", most=_MOST_BYTES) for name in ("fib_trie", "if_inet6"))
+    found = {address for address in _LOCAL.findall(trie) if not address.startswith("127.")}
+    for digits in _INET6.findall(inet6):
         address = ipaddress.IPv6Address(int(digits, 16))
         if not address.is_loopback:
             found.add(str(address))
     return tuple(sorted(found)[:_MOST_ADDRESSES])
-
-
-def _read(procfs: ProcFs, pid: int, name: str) -> str:
-    try:
-        return procfs.text(pid, f"net/{name}", most=_MOST_BYTES)
-    except (Gone, NotPermitted):
-        return ""

@@ -122,7 +122,7 @@ def _require_writer(procfs: ProcFs, rank: Rank, path: str, data: bytes, deadline
     pid = rank.stat.pid
     threads = list(islice(dict.fromkeys(_threads(data)), _MOST_THREADS))
     ids = frozenset(own_pid(procfs, pid, tid) for tid in procfs.tids(pid)[:_MOST_LIVING])
-    with open_memory(procfs, pid, deadline, start_ticks=rank.stat.start_ticks) as memory:
+    with open_memory(procfs, rank.stat, deadline) as memory:
         if any(_is_thread(memory, address, ids) for address in threads):
             return
     why = "none of the threads it names is a thread of this process" if threads else "it names no threads"

@@ -12,7 +12,6 @@ A server whose record is empty tells nothing of a rank whose recorder is off. Th
 """
 
 import os
-import threading
 import time
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
@@ -23,6 +22,7 @@ from agent.find.choose_ranks import Rank
 from agent.proc.job_files import open_named
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
+from agent.proc.remembered import Remembered
 from agent.sources.look_context import LookContext
 from agent.sources.recorder.debug_server import DebugServerFinder
 from agent.sources.recorder.dump_files import read_dump_file
@@ -63,9 +63,6 @@ _MEMBERS_LATE = Missing(
     source="recorder", reason=Reason.TIMED_OUT, detail="the members of its process groups were not read in time"
 )
 
-_Key = tuple[tuple[int, int], int]
-"""A process, and how many process groups it had."""
-
 
 class _Members(NamedTuple):
     """What is known of the members of a rank's groups, and how they were looked for."""
@@ -88,8 +85,7 @@ class RecorderSource:
         self._locator = locator or RecorderLocator()
         self._counters = CounterReader(self._locator)
         self._debug_servers = DebugServerFinder()
-        self._members: dict[_Key, _Members] = {}
-        self._lock = threading.Lock()
+        self._members = Remembered[_Members](_MOST_REMEMBERED)
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         found = self._from_memory(rank, context.procfs, question, deadline)
@@ -182,19 +178,15 @@ class RecorderSource:
         """
         wanted = frozenset((group.name, group.description) for group in trace.groups if group.members is None)
         key = rank.key, len(trace.groups)
-        with self._lock:
-            known = self._members.get(key, _Members({}))
+        known = self._members.get(key) or _Members({})
         limit = deadline.at_most(max(_SEARCH_SECONDS, deadline.left() * _SEARCH_SHARE))
         if not wanted <= known.table.keys() and (known.tries < _MOST_TRIES or limit.seconds >= 2 * known.longest):
             found = known.table | self._listed_members(rank, procfs, deadline)
             if not wanted <= found.keys():
                 with suppress(Unavailable, NotPermitted):
                     found = find_members(procfs, rank, self._locator, wanted - found.keys(), limit) | found
-            known = _Members(found, known.tries + 1, max(known.longest, limit.seconds), is_late=limit.left() <= 0)
-            with self._lock:
-                if len(self._members) >= _MOST_REMEMBERED:
-                    self._members.clear()
-                self._members[key] = known
+            longest = max(known.longest, limit.seconds)
+            known = self._members.put(key, _Members(found, known.tries + 1, longest, is_late=limit.left() <= 0))
         if known.is_late and not wanted <= known.table.keys():
             trace = trace.model_copy(update={"members_missing": _MEMBERS_LATE})
         return complete(trace, known.table)

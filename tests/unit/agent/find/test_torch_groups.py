@@ -321,7 +321,7 @@ def test_smaller_group_is_not_taken_for_the_world_where_the_limits_come_first(tm
     with forked(_IMPORTS + _ALONE + smaller + READY + "time.sleep(600)\n", env={}, folder=tmp_path) as process:
         answers = set()
         for size in range(4_000_000, 160_000_000, 2_000_000):
-            with open_memory(ProcFs(), process.pid, Deadline(30.0), most_bytes=size) as memory:
+            with open_memory(ProcFs(), ProcFs().stat(process.pid), Deadline(30.0), most_bytes=size) as memory:
                 try:
                     world = find_group(ProcFs(), memory, read_mappings(ProcFs(), process.pid))
                 except Unavailable:
@@ -340,4 +340,4 @@ def test_memory_that_is_made_up(tmp_path: Path) -> None:
 
 def memory_of(pid: int) -> AbstractContextManager[ProcessMemory]:
     """Open the memory of one process."""
-    return open_memory(ProcFs(), pid, Deadline(30.0), most_bytes=1 << 34)
+    return open_memory(ProcFs(), ProcFs().stat(pid), Deadline(30.0), most_bytes=1 << 34)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.find.environment_names import REPORTED
+from agent.find.launchers import REPORTED
 from agent.proc.library_versions import driver_version, read_versions
 from agent.proc.procfs import ProcFs
 from agent.sources.setup import SetupSource
