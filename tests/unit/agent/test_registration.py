@@ -135,14 +135,10 @@ def test_url_that_is_none_is_refused_at_the_start(url: str) -> None:
         make_registrars(settings(url))
 
 
-def test_port_must_be_known_to_be_told() -> None:
-    """Nobody could ask at port 0."""
+def test_what_needs_no_collector() -> None:
+    """Nobody could ask at port 0; an agent that names no collector starts nothing."""
     with pytest.raises(InvalidSettings, match="port 0"):
         make_registrars(settings("http://n", listen="127.0.0.1:0"))
-
-
-def test_agent_that_names_no_collector_starts_nothing() -> None:
-    """The way it always was."""
     before = set(threading.enumerate())
     with registered(AgentSettings()):
         assert set(threading.enumerate()) <= before
