@@ -91,6 +91,16 @@ class ProcFs:
         with reading(pid):
             return read_bounded(self.path(pid, name), most)
 
+    @contextmanager
+    def opened(self, pid: int, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+        """Open a file of a process while the block runs. Raises Gone or NotPermitted."""
+        with reading(pid):
+            file = os.open(self.path(pid, name), flags | os.O_CLOEXEC)
+        try:
+            yield file
+        finally:
+            os.close(file)
+
     def text(self, pid: int, name: str, *, most: int = MOST_BYTES) -> str:
         """Return a file of a process as text, without the final line end."""
         return self.read(pid, name, most=most).decode(errors="replace").rstrip("\n")
@@ -127,6 +137,11 @@ class ProcFs:
         with suppress(ValueError):
             return tuple(map(int, self.known_fields(pid, "status").get("Uid", "").split()))
         return ()
+
+    def inner_pid(self, pid: int, tid: int | None = None) -> int:
+        """Return the id that a process in a container, or one of its threads, believes to have. Raises as `fields`."""
+        told = self.fields(pid, "status" if tid is None else f"task/{tid}/status").get("NSpid", "").split()
+        return int(told[-1]) if told else pid if tid is None else tid
 
     def is_in_our_namespace(self, pid: int, kind: str) -> bool | None:
         """Is a process in the same namespace as we are? None: nothing tells."""

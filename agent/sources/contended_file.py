@@ -24,7 +24,7 @@ from agent.sources.fds import Descriptor, describe
 from agent.sources.file_holders import is_same_file, openers
 from agent.sources.look_context import LookContext
 from agent.sources.process import holders_of
-from agent.tools.syscall_names import syscall_name, takes_lock
+from agent.tools.syscall_names import read_syscall, takes_lock
 from shared.errors import NotPermitted
 from shared.redaction.redact import redact
 from shared.wire.snapshot import PolledLock
@@ -37,23 +37,15 @@ _INODE = re.compile(r"^ino:\s*(\d{1,20})$", re.MULTILINE)
 
 def contended_file(rank: Rank, context: LookContext) -> PolledLock | None:
     """Return the file that others have locked, as the rank's main thread sleeps or is blocked; often None."""
-    with suppress(Gone, NotPermitted, ValueError):
-        name, fd = _call(context, rank.stat.pid)
-        if takes_lock(name) and fd is not None:
-            own = describe(context, rank.stat.pid, fd)
+    with suppress(Gone, NotPermitted, ValueError, IndexError):
+        call = read_syscall(context.procfs, rank.stat.pid)
+        if call is not None and takes_lock(call.name):
+            own = describe(context, rank.stat.pid, call.arguments[0] & 0xFFFF_FFFF)
             return None if own is None or own.kind != "file" else _lock(own, rank, context, blocked=True)
-        if name in SLEEPS or name == "restart_syscall":
+        if call is not None and (call.name in SLEEPS or call.name == "restart_syscall"):
             taken = _locked_by_others(rank.stat.pid, context)[:_MOST_TAKEN]
             return next((lock for own in taken if (lock := _lock(own, rank, context)).holders), None)
     return None
-
-
-def _call(context: LookContext, pid: int) -> tuple[str, int | None]:
-    """Return the name of the system call that the main thread is in, and its first argument."""
-    words = context.procfs.text(pid, "syscall").split()
-    if len(words) < 2 or not words[0].isdecimal():
-        return "", None
-    return syscall_name(int(words[0])), int(words[1], 16) & 0xFFFF_FFFF
 
 
 def _locked_by_others(pid: int, context: LookContext) -> list[Descriptor]:  # 1

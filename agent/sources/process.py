@@ -21,7 +21,7 @@ from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import take_beat, without_spinners
 from agent.sources.source import Answer, LookDepth
 from agent.tools.ptrace_access import trace_obstacle
-from agent.tools.syscall_names import fd_argument, path_argument, syscall_name, takes_lock
+from agent.tools.syscall_names import fd_argument, path_argument, read_syscall, takes_lock
 from shared.errors import NotPermitted
 from shared.redaction.redact import redact, redact_words
 from shared.wire.snapshot import BlockedThread, Holder, Process, Syscall
@@ -155,59 +155,51 @@ def _other_threads(procfs: ProcFs, pid: int) -> tuple[tuple[BlockedThread, ...],
 
 def _blocked_thread(procfs: ProcFs, pid: int, tid: int, name: str) -> BlockedThread:
     folder = f"task/{tid}/"
-    number = procfs.known_text(pid, f"{folder}syscall").partition(" ")[0]
+    call = None
+    with suppress(Gone, NotPermitted):
+        call = read_syscall(procfs, pid, tid)
     return BlockedThread(
         tid=tid,
         name=name,
         wchan=_wchan(procfs, pid, folder),
-        syscall=syscall_name(int(number)) if number.isdecimal() else None,
+        syscall=call.name if call is not None and call.arguments else None,
         kernel_stack=_kernel_stack(procfs, pid, folder),
     )
 
 
 def _syscall(context: LookContext, pid: int) -> Syscall | None:
     """Return the call that the main thread is in, with the file behind its descriptor."""
-    # 0 0x3 0x7ffd5a60e3a0 0x1000 0x0 0x0 0x0 0x7ffd5a60e338 0x7f21fa0a19ee        running        -1 0x7ffe 0x7f21
-    words = context.procfs.known_text(pid, "syscall").split()
-    if not words or words[0] == "-1":
-        return None
-    if not words[0].isdecimal():
-        return Syscall(name="running")
-    name = syscall_name(int(words[0]))
-    argument = fd_argument(name)
-    if argument is None or len(words) < argument + 2:
-        return Syscall(name=name)
-    return _with_file(context, pid, name, int(words[argument + 1], 16) & 0xFFFF_FFFF)
+    with suppress(Gone, NotPermitted):
+        call = read_syscall(context.procfs, pid)
+        argument = None if call is None else fd_argument(call.name)
+        if call is None or argument is None or len(call.arguments) <= argument:
+            return None if call is None else Syscall(name=call.name)
+        return _with_file(context, pid, call.name, call.arguments[argument] & 0xFFFF_FFFF)
+    return None
 
 
 def _arguments_of_syscall(context: LookContext, pid: int, syscall: Syscall) -> Syscall:
     """Read what the call's arguments point to, if the process is in that call still."""
-    words = context.procfs.text(pid, "syscall").split()
-    if not words or not words[0].isdecimal() or syscall_name(int(words[0])) != syscall.name:
+    call, procfs = read_syscall(context.procfs, pid), context.procfs
+    if call is None or call.name != syscall.name:
         return syscall
-    arguments = [int(word, 16) for word in words[1:7]]
-    at = path_argument(syscall.name)
+    at = path_argument(call.name)
     if at is None:
-        left = seconds_left(syscall.name, arguments, partial(_bytes_at, context.procfs, pid))
+        left = seconds_left(call.name, call.arguments, partial(_bytes_at, procfs, pid))
         return syscall.model_copy(update={"ends_in_seconds": left})
-    if len(arguments) <= at:
+    if len(call.arguments) <= at:
         return syscall
-    path = _bytes_at(context.procfs, pid, arguments[at], _LONGEST_PATH).partition(b"\0")[0].decode(errors="replace")
-    if not path.startswith("/"):
-        path = f"{context.procfs.link(pid, 'cwd')}/{path}" if path else ""
+    path = _bytes_at(procfs, pid, call.arguments[at], _LONGEST_PATH).partition(b"\0")[0].decode(errors="replace")
     if not path:
         return syscall
+    path = path if path.startswith("/") else f"{procfs.link(pid, 'cwd')}/{path}"
     kind = context.mounts(pid).type_of_path(path)
     return syscall.model_copy(update={"target": redact(path), "file_system": kind})
 
 
 def _bytes_at(procfs: ProcFs, pid: int, address: int, most: int) -> bytes:
-    with reading(pid):
-        memory = os.open(procfs.path(pid, "mem"), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.pread(memory, most, address)
-        finally:
-            os.close(memory)
+    with procfs.opened(pid, "mem") as memory, reading(pid):
+        return os.pread(memory, most, address)
 
 
 def _with_file(context: LookContext, pid: int, name: str, fd: int) -> Syscall:

@@ -19,7 +19,7 @@ from agent.proc.procfs import ProcFs
 from agent.tools.memory_budget import Memory
 from agent.tools.ptrace_access import permission_advice, trace_obstacle
 from agent.tools.run_bounded import ENDING_SIGNALS, LARGEST_OUTPUT, Output, run_bounded
-from agent.tools.syscall_names import syscall_name
+from agent.tools.syscall_names import read_syscall
 from agent.tools.unpaused_stacks import read_unpaused
 from shared.errors import NotPermitted, UnreadableDump
 from shared.formats.stack_dumps import parse_pyspy_json
@@ -106,8 +106,8 @@ def _ends_a_call(procfs: ProcFs, pid: int) -> bool:
     """Would a stop end a call in which a thread of the process is blocked?"""
     for tid in procfs.tids(pid)[:_MOST_THREADS]:
         with suppress(Gone, NotPermitted):
-            number = procfs.text(pid, f"task/{tid}/syscall").partition(" ")[0]
-            if number.isdecimal() and _ENDED_BY_A_STOP.fullmatch(syscall_name(int(number))):
+            call = read_syscall(procfs, pid, tid)
+            if call is not None and _ENDED_BY_A_STOP.fullmatch(call.name):
                 return True
     return False
 

@@ -2,11 +2,33 @@
 
 import platform
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from agent.proc.procfs import ProcFs
 from shared.packs import read_pack
 
 _MACHINES = ("x86_64", "aarch64")
+
+
+class SystemCall(NamedTuple):
+    """The call that a thread is in."""
+
+    name: str
+    arguments: tuple[int, ...]
+
+
+def read_syscall(procfs: ProcFs, pid: int, tid: int | None = None) -> SystemCall | None:
+    """Return the call that a thread, by default the main one, is in; `running` where it is in none; None: not told.
+
+    Raises Gone or NotPermitted.
+    """
+    # 0 0x3 0x7ffd5a60e3a0 0x1000 0x0 0x0 0x0 0x7ffd5a60e338 0x7f21fa0a19ee        running        -1 0x7ffe 0x7f21
+    words = procfs.text(pid, "syscall" if tid is None else f"task/{tid}/syscall").split()
+    if not words or words[0] == "-1":
+        return None
+    if not words[0].isdecimal():
+        return SystemCall("running", ())
+    return SystemCall(syscall_name(int(words[0])), tuple(int(word, 16) for word in words[1:7]))
 
 
 def takes_lock(name: str) -> bool:

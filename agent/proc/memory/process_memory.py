@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.proc.credentials import require_own
-from agent.proc.procfs import ProcFs, Stat, reading
+from agent.proc.procfs import ProcFs, Stat
 from shared.missing import Reason
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -119,12 +119,8 @@ def open_memory(
     since one that is executed later has other memory. Raises Gone, or NotPermitted where we may not trace it.
     """
     pid = process.pid
-    with reading(pid):
-        file = os.open(procfs.path(pid, "mem"), os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with procfs.opened(pid, "mem") as file:
         require_own(procfs, pid)
         if procfs.stat(pid).start_ticks != process.start_ticks:
             raise Gone(f"process {pid} exited, and another process has its pid now")
         yield ProcessMemory(file, pid, deadline, most_bytes=most_bytes)
-    finally:
-        os.close(file)

@@ -9,13 +9,13 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, suppress
 from typing import NamedTuple, Self
 
 from agent.errors import Gone, Unavailable
 from agent.proc.memory.mappings import MemoryRegion
 from agent.proc.memory.process_memory import ProcessMemory
-from agent.proc.procfs import ProcFs, reading
+from agent.proc.procfs import ProcFs
 from shared.errors import NotPermitted
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -100,7 +100,10 @@ def _pieces(
 ) -> Iterator[tuple[int, bytes | bytearray]]:
     """Iterate over what is in memory of `regions`, as (address, bytes); the bytes are overwritten by the next."""
     buffer = bytearray(_PIECE)
-    with _pagemap(procfs, memory.pid) as pagemap:
+    with ExitStack() as opened:
+        pagemap = None
+        with suppress(Gone, NotPermitted):  # there is none, as under gVisor
+            pagemap = opened.enter_context(procfs.opened(memory.pid, "pagemap"))
         for region in regions:
             for start, end in _present(pagemap, region.start, region.end):
                 for address in range(start, end, _PIECE):
@@ -121,18 +124,3 @@ def _present(pagemap: int | None, start: int, end: int) -> Iterator[tuple[int, i
         entries = os.pread(pagemap, 8 * count, first // _PAGE * 8)
         for run in _PRESENT.finditer(entries[7::8]):
             yield first + run.start() * _PAGE, first + run.end() * _PAGE
-
-
-@contextmanager
-def _pagemap(procfs: ProcFs, pid: int) -> Iterator[int | None]:
-    """Open the kernel's table of a process's pages; None where there is none, as under gVisor."""
-    try:
-        with reading(pid):
-            file = os.open(procfs.path(pid, "pagemap"), os.O_RDONLY | os.O_CLOEXEC)
-    except (Gone, NotPermitted):
-        yield None
-        return
-    try:
-        yield file
-    finally:
-        os.close(file)

@@ -76,25 +76,17 @@ class SymbolTables:
         if not turn.acquire(timeout=deadline.left()):  # the ranks of a node ask for the same library at once
             raise Unavailable(Reason.TIMED_OUT, f"{library.path} was being searched for another rank the whole time")
         try:
-            return self._known.once(key, lambda: _look_up(procfs, pid, library, build_id, names, deadline))
+            known = self._known.get(key)
+            first = library.regions[0]
+            if known is not None:
+                return known
+            with open_mapped(procfs, pid, first.start, first.end, library.path, readers_of(procfs, pid)) as file:
+                read = partial(_pread, file)
+                if build_id is None or build_id_in_file(read) != build_id:
+                    raise Unavailable(Reason.UNREADABLE, f"{library.path} is not the file that the process has loaded")
+                return self._known.put(key, find_symbols(read, os.fstat(file).st_size, names, deadline))
         finally:
             turn.release()
-
-
-def _look_up(
-    procfs: ProcFs,
-    pid: int,
-    library: LoadedFile,
-    build_id: bytes | None,
-    names: Sequence[bytes],
-    deadline: Deadline,
-) -> Mapping[bytes, int]:
-    first = library.regions[0]
-    with open_mapped(procfs, pid, first.start, first.end, library.path, readers_of(procfs, pid)) as file:
-        read = partial(_pread, file)
-        if build_id is None or build_id_in_file(read) != build_id:
-            raise Unavailable(Reason.UNREADABLE, f"{library.path} is not the file that the process has loaded")
-        return find_symbols(read, os.fstat(file).st_size, names, deadline)
 
 
 def find_symbols(read: Read, file_size: int, names: Sequence[bytes], deadline: Deadline) -> dict[bytes, int]:

@@ -141,7 +141,7 @@ def _chosen_networks(log: _Log, ends: _Ends, rank: Rank) -> tuple[LogEvent, ...]
 def _communicators(log: _Log, ends: _Ends, rank: Rank, context: LookContext) -> Iterator[LoggedCommunicator]:
     """What this rank's NCCL logs of its calls, by the log's beginning and end."""
     lines = (ends.head + b"\n" + ends.tail).decode(errors="replace").split("\n")
-    own = own_pid(context.procfs, rank.stat.pid)
+    own = context.procfs.inner_pid(rank.stat.pid)
     for each in find_communicators(lines, ended=ends.tail.endswith(b"\n"), whole=ends.whole):
         if each.pid == own or not log.shared:
             yield each.model_copy(update={"rank": rank.identity.rank})
@@ -169,7 +169,7 @@ def _logs_of(rank: Rank, context: LookContext) -> Iterator[_Log]:
 def _named(rank: Rank, procfs: ProcFs) -> Iterator[str]:
     nccl = rank.environment.get("NCCL_DEBUG_FILE")
     if nccl:
-        path = expand_nccl_path(nccl, host=rank.identity.host or "", pid=own_pid(procfs, rank.stat.pid))
+        path = expand_nccl_path(nccl, host=rank.identity.host or "", pid=procfs.inner_pid(rank.stat.pid))
         yield path if path.startswith("/") else f"{procfs.link(rank.stat.pid, 'cwd')}/{path}"
     error_file = rank.environment.get("TORCHELASTIC_ERROR_FILE", "")
     if error_file.startswith("/"):
@@ -182,13 +182,6 @@ def expand_nccl_path(path: str, *, host: str, pid: int) -> str:
     """Fill in `%h` and `%p` of NCCL_DEBUG_FILE, as `src/debug.cc` of NCCL does."""
     values = {"%h": host, "%p": str(pid), "%%": "%"}
     return re.sub(r"%[hp%]", lambda match: values[match[0]], path)
-
-
-def own_pid(procfs: ProcFs, pid: int, tid: int | None = None) -> int:
-    """Return the id that a process in a container, or one of its threads, believes to have."""
-    told = procfs.fields(pid, "status" if tid is None else f"task/{tid}/status")
-    inner = told.get("NSpid", "").split()
-    return int(inner[-1]) if inner else pid if tid is None else tid
 
 
 def _error_file(data: bytes, path: str, rank: int) -> tuple[LogEvent, ...]:

@@ -26,7 +26,6 @@ from agent.proc.job_files import open_named
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.sources.logs.logs_source import own_pid
 from agent.sources.recorder.record_bounds import bounded
 from agent.tools.memory_budget import PARSED_BYTES, Memory
 from shared.errors import InvalidInput, NotPermitted, UnreadableDump
@@ -121,7 +120,7 @@ def _require_writer(procfs: ProcFs, rank: Rank, path: str, data: bytes, deadline
     """Raise Unavailable unless this process wrote the dump (step 3)."""
     pid = rank.stat.pid
     threads = list(islice(dict.fromkeys(_threads(data)), _MOST_THREADS))
-    ids = frozenset(own_pid(procfs, pid, tid) for tid in procfs.tids(pid)[:_MOST_LIVING])
+    ids = frozenset(procfs.inner_pid(pid, tid) for tid in procfs.tids(pid)[:_MOST_LIVING])
     with open_memory(procfs, rank.stat, deadline) as memory:
         if any(_is_thread(memory, address, ids) for address in threads):
             return

@@ -111,7 +111,7 @@ def test_symbols_are_remembered(library: Path, monkeypatch: pytest.MonkeyPatch) 
             where = int(process.stdout.readline().split()[0])
             assert find_hidden(process.pid, loaded(process.pid), tables) == where
         if attempt == 0:
-            monkeypatch.setattr("agent.proc.memory.symbol_tables._look_up", None)
+            monkeypatch.setattr("agent.proc.memory.symbol_tables.find_symbols", None)
 
 
 def test_build_id_in_a_file(library: Path) -> None:
