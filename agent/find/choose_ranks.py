@@ -61,7 +61,7 @@ class Rank(NamedTuple):
     @property
     def key(self) -> tuple[int, int]:
         """The process's id and start: unique on this node."""
-        return self.stat.pid, self.stat.start_ticks
+        return self.stat.key
 
 
 class FoundRanks(NamedTuple):

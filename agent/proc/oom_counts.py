@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.proc.namespaces import is_initial_namespace
-from agent.proc.procfs import ProcFs
+from agent.proc.procfs import ProcFs, is_initial_namespace
 
 CGROUPS = Path("/sys/fs/cgroup")
 _MOST_BYTES = 4096

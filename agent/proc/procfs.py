@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from agent.errors import Gone
 from shared.errors import NotPermitted, UnhangError, quoted
@@ -48,6 +48,11 @@ class Stat(NamedTuple):
     exit_status: int
     environment_bytes: int = 0
     """What its start left of variables; 0 where we may not see."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Its id and its start: unique on this node."""
+        return self.pid, self.start_ticks
 
 
 class ProcFs:
@@ -177,6 +182,17 @@ class ProcFs:
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+_INITIAL = {"pid": 0xEFFFFFFC, "cgroup": 0xEFFFFFFB}
+"""PROC_PID_INIT_INO and PROC_CGROUP_INIT_INO in include/linux/proc_ns.h."""
+
+
+def is_initial_namespace(kind: Literal["pid", "cgroup"]) -> bool:
+    """Is our own namespace of that kind the machine's first one, from which the kernel counts?"""
+    with suppress(OSError):
+        return os.readlink(f"/proc/self/ns/{kind}") == f"{kind}:[{_INITIAL[kind]}]"
+    return False
 
 
 def parse_stat(data: bytes) -> Stat:

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from agent.deadline import Deadline
 from agent.errors import Unavailable
-from agent.proc.namespaces import is_initial_namespace
-from agent.proc.procfs import ProcFs
+from agent.proc.procfs import ProcFs, is_initial_namespace
 from agent.sources.kernel_ring import KernelMessage, KernelRing
 from shared.errors import NotPermitted
 from shared.formats.kernel_lines import read_kernel_line

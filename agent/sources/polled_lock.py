@@ -16,9 +16,9 @@ from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
 from agent.proc.job_files import open_named
 from agent.proc.mounts import is_remote
-from agent.proc.namespaces import is_initial_namespace
 from agent.proc.on_behalf_of import readers_of
-from agent.sources.file_holders import is_same_file, openers
+from agent.proc.procfs import is_initial_namespace
+from agent.sources.contended_file import is_same_file, openers
 from agent.sources.look_context import LookContext
 from agent.sources.process import holders_of
 from agent.tools.frame_variables import FrameVariables, variables_of_main_thread

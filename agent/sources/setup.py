@@ -86,17 +86,15 @@ def _interfaces(procfs: ProcFs, pid: int) -> tuple[str, ...]:
 
 
 def _hcas() -> tuple[str, ...]:
-    try:
+    with suppress(OSError):
         return tuple(sorted(os.listdir(_INFINIBAND))[:_MOST_NAMES])
-    except OSError:
-        return ()
+    return ()
 
 
 def _gpus(procfs: ProcFs) -> int | None:
-    try:
+    with suppress(OSError):
         return len(os.listdir(procfs.root / "driver/nvidia/gpus"))
-    except OSError:
-        return None
+    return None
 
 
 def _cpus(procfs: ProcFs, pid: int) -> int | None:

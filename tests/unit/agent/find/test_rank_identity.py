@@ -3,7 +3,7 @@
 import pytest
 
 from agent.find.rank_identity import identity_of
-from agent.find.torch_groups import TorchGroup
+from agent.find.torch_stores import TorchGroup
 
 STORE = "node1:29500"
 TORCHRUN = {

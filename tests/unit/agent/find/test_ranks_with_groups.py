@@ -8,7 +8,7 @@ import pytest
 
 from agent.find.choose_ranks import FoundRanks, discover
 from agent.find.processes import Lister
-from agent.find.torch_groups import TorchGroup
+from agent.find.torch_stores import TorchGroup
 from agent.proc.procfs import ProcFs
 from tests.build.processes.proc_trees import TORCH, add_process, make_tree, slurm, torchrun
 
