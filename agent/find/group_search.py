@@ -18,7 +18,6 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 from agent.deadline import Deadline
@@ -30,7 +29,7 @@ from agent.find.torch_groups import find_called, find_group, is_still_there
 from agent.find.torch_stores import TorchGroup
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
-from agent.proc.procfs import ProcFs, Stat
+from agent.proc.procfs import FEW_THREADS, ProcFs, Stat
 from agent.proc.socket_tables import sockets_of
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
@@ -38,7 +37,6 @@ from shared.plural import counted
 
 _MOST_BYTES = 32 * 1024 * 1024 * 1024
 """Of one search. The world's group is among the first objects of the heap; in practice the deadline comes sooner."""
-_MOST_THREADS = 512
 _MOST_SHOWN = 8
 _LEAST_SHARE = 20
 """A search because of a new socket waits for so many times the seconds that the last one took..."""
@@ -239,7 +237,7 @@ class GroupSearch:
     def _threads(self, stat: Stat) -> frozenset[str]:
         """Return the threads of PyTorch's own, each with its id."""
         threads = set()
-        for tid in islice(self._procfs.tids(stat.pid), _MOST_THREADS):
+        for tid in self._procfs.tids(stat.pid, FEW_THREADS):
             name = self._procfs.text(stat.pid, f"task/{tid}/comm", most=64)
             if name.startswith(("pt_", _CALL_THREADS)):
                 threads.add(f"{name} {tid}")

@@ -22,6 +22,9 @@ MOST_BYTES = 1024 * 1024
 _MOST_MAPS_BYTES = 4 * 1024 * 1024
 _FIELD = re.compile(r"^([^:\n]+):?(.*)$", re.MULTILINE)
 
+MOST_THREADS = 4096
+FEW_THREADS = 512
+"""Where something is read of each of them in every look."""
 _MOST_FDS = 16_384
 """Descriptors of one process that are looked at: it may have a million."""
 
@@ -70,10 +73,10 @@ class ProcFs:
         """Return the ids of all processes, ascending."""
         return sorted(int(name) for name in os.listdir(self.root) if name.isdigit())
 
-    def tids(self, pid: int) -> list[int]:
-        """Return the ids of all threads of a process, ascending."""
-        with reading(pid):
-            return sorted(int(name) for name in os.listdir(self.root / str(pid) / "task"))
+    def tids(self, pid: int, most: int = MOST_THREADS) -> list[int]:
+        """Return the ids of threads of a process, ascending: of more than `most`, which a job may have, the first."""
+        with reading(pid), os.scandir(self.root / str(pid) / "task") as entries:
+            return sorted(int(entry.name) for entry in islice(entries, most))
 
     def fds(self, pid: int) -> list[int]:
         """Return the numbers of open file descriptors, ascending; of more than 16,384 the first."""

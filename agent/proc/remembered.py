@@ -10,7 +10,7 @@ V = TypeVar("V")
 class Remembered(Generic[V]):
     """At most so many values by their keys; past that all are forgotten, which costs looking again. Thread-safe."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 1024) -> None:
         self._most = most
         self._known: dict[Hashable, V] = {}
         self._lock = threading.Lock()

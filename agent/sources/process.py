@@ -14,7 +14,7 @@ from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import lock_holders
 from agent.proc.frozen_cgroup import frozen_by
 from agent.proc.oom_counts import memory_cgroup, oom_kills
-from agent.proc.procfs import ProcFs, reading
+from agent.proc.procfs import FEW_THREADS, ProcFs, reading
 from agent.proc.sleep_ends import SLEEPS, seconds_left
 from agent.sources.logs.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
@@ -31,7 +31,6 @@ _LONGEST_PATH = 1024
 _PATH_SECONDS = 0.3
 _MOST_KERNEL_FRAMES = 64
 _MOUNT_ID = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
-_MOST_THREADS = 512
 _MOST_BLOCKED = 8
 _MOST_HOLDERS = 8
 _ONE_PER_GROUP = ("gloo_tcp_loop", "pt_nccl_watchdg")
@@ -142,7 +141,7 @@ def _other_threads(procfs: ProcFs, pid: int) -> tuple[tuple[BlockedThread, ...],
     """
     found: list[BlockedThread] = []
     names: Counter[str] = Counter()
-    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+    for tid in procfs.tids(pid, FEW_THREADS):
         try:
             stat = procfs.stat(pid, tid)
             names[stat.name] += 1

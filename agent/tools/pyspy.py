@@ -36,7 +36,6 @@ _ENDED_BY_A_STOP = re.compile(
 
 `epoll_wait` is one, too, but returns to event loops, which expect it: every rank of Gloo has a thread in one.
 """
-_MOST_THREADS = 4096
 _FROM_OUTSIDE = (
     "py-spy cannot read the native frames of a process in a container from its node: Python numbers threads as the "
     "container does; run `unhang stacks --native` in the container, or `unhang look` on the node"
@@ -93,7 +92,7 @@ def may_be_paused(procfs: ProcFs, pid: int) -> bool:
     """May we stop this process? Not if any of its threads is stopped, traced or blocked in the kernel."""
     if procfs.stat(pid).state in _NEVER_ATTACH:
         return False
-    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+    for tid in procfs.tids(pid):
         try:
             if procfs.stat(pid, tid).state in _NEVER_ATTACH:
                 return False
@@ -104,7 +103,7 @@ def may_be_paused(procfs: ProcFs, pid: int) -> bool:
 
 def _ends_a_call(procfs: ProcFs, pid: int) -> bool:
     """Would a stop end a call in which a thread of the process is blocked?"""
-    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+    for tid in procfs.tids(pid):
         with suppress(Gone, NotPermitted):
             call = read_syscall(procfs, pid, tid)
             if call is not None and _ENDED_BY_A_STOP.fullmatch(call.name):
@@ -139,7 +138,7 @@ def _would_stop(procfs: ProcFs, process: psutil.Process) -> bool:
     try:
         if not process.is_running():
             return False
-        return any(_is_stopping(procfs, process.pid, tid) for tid in procfs.tids(process.pid)[:_MOST_THREADS])
+        return any(_is_stopping(procfs, process.pid, tid) for tid in procfs.tids(process.pid))
     except (Gone, NotPermitted):
         return False
 

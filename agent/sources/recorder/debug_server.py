@@ -22,7 +22,7 @@ from agent.proc.memory.elf_symbols import find_vtable
 from agent.proc.memory.mappings import loaded_files, read_mappings, writable_data
 from agent.proc.memory.process_memory import ProcessMemory, open_memory
 from agent.proc.memory.search import search_words
-from agent.proc.procfs import ProcFs
+from agent.proc.procfs import FEW_THREADS, ProcFs
 from agent.proc.remembered import Remembered
 from agent.proc.socket_tables import Sockets, sockets_of
 from agent.sources.look_context import LookContext
@@ -39,11 +39,9 @@ _OBJECT_BYTES = 2048
 _THREAD = "pt_workerserver"
 """What each thread of a server is called, in all versions that have the port: the one that accepts, and those that
 answer."""
-_MOST_THREADS = 512
 _MOST_OBJECTS = 64
 _MOST_BYTES = 2 * 1024 * 1024 * 1024
 _SEARCH_SECONDS = 2.0
-_MOST_REMEMBERED = 1024
 # [::]:40123 0.0.0.0:40123 127.0.0.1:40123
 _ANYWHERE = {"[::]": "::1", "0.0.0.0": "127.0.0.1"}
 
@@ -76,7 +74,7 @@ class DebugServerFinder:
     """Finds such servers, and remembers them. Safe from many threads."""
 
     def __init__(self) -> None:
-        self._known = Remembered[DebugServer | None](_MOST_REMEMBERED)
+        self._known = Remembered[DebugServer | None]()
 
     def find(self, rank: Rank, context: LookContext, deadline: Deadline) -> DebugServer | None:
         """Return the server of a rank; None where it has none, or it was not found in time. Raises Gone."""
@@ -116,8 +114,8 @@ def _own_ports(context: LookContext, pid: int) -> dict[int, tuple[int, str]]:
 
 def _may_serve(procfs: ProcFs, pid: int) -> bool:
     """Does a thread of a server run in a process, as far as can be told? Raises Gone."""
-    tids = procfs.tids(pid)
-    if len(tids) > _MOST_THREADS:
+    tids = procfs.tids(pid, FEW_THREADS + 1)
+    if len(tids) > FEW_THREADS:
         return True
     for tid in tids:
         with suppress(Gone, NotPermitted):

@@ -44,7 +44,6 @@ _LARGEST_FILE = 32 * 1024 * 1024
 _MOST_RECORDS = 131_072
 _MOST_THREADS = 16
 _HIGHEST_ADDRESS = 1 << 56
-_MOST_LIVING = 4096
 _GLIBC_SELF, _GLIBC_TID = 16, 720
 """Where glibc has a thread's second pointer to itself and its number, on x86-64: `self` of tcbhead_t in
 sysdeps/x86_64/nptl/tls.h, `tid` of struct pthread in nptl/descr.h, the same since 2.4."""
@@ -120,7 +119,7 @@ def _require_writer(procfs: ProcFs, rank: Rank, path: str, data: bytes, deadline
     """Raise Unavailable unless this process wrote the dump (step 3)."""
     pid = rank.stat.pid
     threads = list(islice(dict.fromkeys(_threads(data)), _MOST_THREADS))
-    ids = frozenset(procfs.inner_pid(pid, tid) for tid in procfs.tids(pid)[:_MOST_LIVING])
+    ids = frozenset(procfs.inner_pid(pid, tid) for tid in procfs.tids(pid))
     with open_memory(procfs, rank.stat, deadline) as memory:
         if any(_is_thread(memory, address, ids) for address in threads):
             return

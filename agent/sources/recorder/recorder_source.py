@@ -56,7 +56,6 @@ _SEARCH_SECONDS = 1.5
 _GROUPS_SECONDS = 4.0
 """Longer: where there is no record, nothing else tells which operation a rank is in."""
 _MOST_TRIES = 3
-_MOST_REMEMBERED = 1024
 
 _SEARCH_SHARE = 0.5
 """Of what is left of a look. On a busy machine a tenth of a second of work takes several."""
@@ -99,7 +98,7 @@ class RecorderSource:
         self._locator = locator or RecorderLocator()
         self._counters = CounterReader(self._locator)
         self._debug_servers = DebugServerFinder()
-        self._members = Remembered[_Members](_MOST_REMEMBERED)
+        self._members = Remembered[_Members]()
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         asked = _Asked(rank, context, question, deadline)

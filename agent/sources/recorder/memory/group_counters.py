@@ -39,7 +39,6 @@ from shared.missing import Reason
 _MOST_WORKS = 2_048
 """Of one group. A rank that runs ahead may have issued thousands; the oldest tell where it stands."""
 _MOST_GIVEN = 16 * 1024 * 1024
-_MOST_REMEMBERED = 1024
 _MOST_GROUPS = 256
 _TRIES = 3
 _KNOWN_SECONDS = 60.0
@@ -109,7 +108,7 @@ class CounterReader:
 
     def __init__(self, locator: RecorderLocator) -> None:
         self._locator = locator
-        self._known = Remembered[tuple[float, tuple[GroupObject, ...]]](_MOST_REMEMBERED)
+        self._known = Remembered[tuple[float, tuple[GroupObject, ...]]]()
 
     def read(self, procfs: ProcFs, rank: Rank, deadline: Deadline) -> tuple[GroupCounters, ...]:
         """Return the counters of all groups of NCCL.

@@ -29,7 +29,6 @@ from shared.missing import Reason
 
 _LIBRARY = re.compile(r"libtorch_(?:cpu|cuda|hip|xpu)\.so")
 _MOST_LIBRARIES = 8
-_MOST_REMEMBERED = 1024
 
 Key = tuple[int, int, int]
 """A process and the program that it runs, as in agent.find.environment."""
@@ -52,7 +51,7 @@ class RecorderLocator:
     def __init__(self, table: LayoutTable | None = None, symbols: SymbolTables | None = None) -> None:
         self._table = table or read_layouts()
         self._symbols = symbols or SymbolTables()
-        self._known = Remembered[RecorderPlaces](_MOST_REMEMBERED)
+        self._known = Remembered[RecorderPlaces]()
 
     def locate(self, procfs: ProcFs, rank: Rank, memory: ProcessMemory, deadline: Deadline) -> RecorderPlaces:
         """Return where a rank keeps its recorders. Raises Unavailable, Gone or NotPermitted."""
