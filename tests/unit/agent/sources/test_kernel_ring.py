@@ -46,7 +46,7 @@ def told(ring: KernelRing, seconds: float = 5.0) -> list[tuple[float, str]]:
 
 @pytest.mark.usefixtures("often")
 def test_what_is_new_is_told_once() -> None:
-    """Also when the ring has dropped what it held before."""
+    """Also when the ring has dropped what it held before, and where the log has no device, as in a pod."""
     held = Ring()
     ring = KernelRing(held.read)
     held.write("   12.000001", "one")
