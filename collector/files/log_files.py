@@ -17,7 +17,7 @@ from collector.files.long_logs import Shortened
 from collector.files.merge import BareRank, join_logs
 from collector.files.rank_of_file import rank_of_log
 from shared.formats.logs.nccl_calls import find_communicators
-from shared.formats.logs.parse import find_events
+from shared.formats.logs.parse import find_events, may_tell
 from shared.formats.logs.writers import Naming, naming_of
 from shared.isolation import costs_itself
 from shared.missing import Missing, Reason
@@ -85,7 +85,7 @@ def assign_logs(
             called[text.name] = find_communicators(text.lines, ended=text.ended, whole=text.whole)
     processes = ranks_of_processes(tuple(each for told in called.values() for each in told), None)
     local = _local_ranks(current)
-    naming = naming_of(text.lines for text in current)
+    naming = naming_of((text.lines for text in current), may_tell)
     unowned: list[Logs] = []
     for text in current:
         if clock.left <= 0:
