@@ -19,9 +19,7 @@ from collector.checks.facts import (
 )
 from shared.answer.checks import Check, CheckId, Severity
 from shared.packs import read_pack
-from shared.wire.setup import Setup
-
-_YES = frozenset({"1", "y", "yes", "t", "true"})
+from shared.wire.setup import Setup, is_yes
 
 _LATE_SECONDS = 2 * 3600
 """A timeout longer than this lets an idle job cost more than any checkpoint takes."""
@@ -59,7 +57,7 @@ class Setting:
     def is_bad(self, setup: Setup) -> bool:
         """Has it one of the values that are wrong, and does that matter here?"""
         value = variable_of(setup, *self.names)
-        excused = (variable_of(setup, *self.unless.split()) or "").lower() in _YES
+        excused = is_yes(variable_of(setup, *self.unless.split()))
         if value is None or excused or (self.of_nccl and setup.nccl_loaded is not True):
             return False
         if self.above is not None:

@@ -33,13 +33,13 @@ from shared.formats.recorder.dump import parse_dump
 from shared.formats.recorder.safe_pickle import load_plain
 from shared.json_bounds import load_json
 from shared.missing import Reason
+from shared.wire.setup import is_yes
 from shared.wire.trace import Origin, Trace
 
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _WHOLE_NAME = "TORCH_FR_DUMP_DYNAMIC_FILE_NAME"
 _NAMES = frozenset({*_PREFIXES, _WHOLE_NAME, "HOME", "XDG_CACHE_HOME"})
 _STEMS = ("comm_lib_trace_rank_", "nccl_trace_rank_")
-_ON = frozenset({"1", "y", "yes", "t", "true"})
 _LARGEST_FILE = 32 * 1024 * 1024
 _MOST_RECORDS = 131_072
 _MOST_THREADS = 16
@@ -106,7 +106,7 @@ def _paths(environment: dict[str, str], rank: int) -> Iterator[str]:
     """Iterate over the names that a dump may have (step 1)."""
     prefix = next((environment[name] for name in _PREFIXES if environment.get(name)), None)
     if prefix is not None:
-        yield prefix if environment.get(_WHOLE_NAME, "").lower() in _ON else f"{prefix}{rank}"
+        yield prefix if is_yes(environment.get(_WHOLE_NAME)) else f"{prefix}{rank}"
         return
     home = environment.get("HOME", "/tmp")
     for folder in (environment.get("XDG_CACHE_HOME"), f"{home}/.cache"):
