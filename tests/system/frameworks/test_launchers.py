@@ -58,7 +58,7 @@ def test_spawned_as_in_the_tutorial_by_another_user(tmp_path: Path) -> None:
         assert_found_and_named(job, name=f"localhost:{port}")
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
+@pytest.mark.parametrize("strategy", ["ddp", pytest.param("ddp_spawn", marks=pytest.mark.frameworks)])
 def test_lightning(tmp_path: Path, strategy: str) -> None:
     """Rank 0 is what the user has started; no RANK stands in any environment."""
     command = python("lightning_trainer.py", strategy, packages=["pytorch-lightning"])
@@ -66,6 +66,7 @@ def test_lightning(tmp_path: Path, strategy: str) -> None:
         assert_found_and_named(job)
 
 
+@pytest.mark.frameworks
 def test_ignite(tmp_path: Path) -> None:
     """`idist.Parallel` spawns the ranks itself."""
     port = str(free_port())
@@ -73,6 +74,7 @@ def test_ignite(tmp_path: Path) -> None:
         assert_found_and_named(job, name=f"127.0.0.1:{port}")
 
 
+@pytest.mark.frameworks
 def test_submitit(tmp_path: Path) -> None:
     """Each rank is a task that runs a pickled function: its command line names no program of the user's."""
     command = python("submitit_tasks.py", str(tmp_path / "tasks"), packages=["submitit"])
@@ -80,6 +82,7 @@ def test_submitit(tmp_path: Path) -> None:
         assert_found_and_named(job)
 
 
+@pytest.mark.frameworks
 def test_torchx(tmp_path: Path) -> None:
     """`dist.ddp` of TorchX on its local scheduler, which runs `torchrun` by its name in a shell."""
     ddp = ("dist.ddp", "-j", "1x2", "--script", PLAIN, "--", "env://")
