@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from collector.align.expected import FoundHung
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
@@ -42,6 +43,8 @@ class Observations:
     """How long jobs of this name usually pause, in seconds, as was learnt from earlier runs; None: nothing was."""
     faulty_hosts: frozenset[str] = frozenset()
     """Nodes on which jobs have hung before for causes that hardware can have."""
+    found_hung: FoundHung | None = None
+    """What it was found hung with before ranks of it exited."""
 
     def overwritten(self, ranks: Iterable[int]) -> bool:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""

@@ -62,8 +62,10 @@ from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
 from collector.judge.certainty import Support, less_sure, tempered
-from collector.judge.ended_job import ended_job, how_they_ended
+from collector.judge.ended_first import how_they_ended
+from collector.judge.ended_job import ended_job
 from collector.judge.fault import Fault
+from collector.judge.found_before import kept_to
 from collector.judge.hardware.descriptors import with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
 from collector.judge.hardware.refine_faults import with_nodes
@@ -174,7 +176,7 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     activities = ByRank(spread_native(activities_of(roster.present()), roster.ranks), lambda _: NOT_SEEN)  # 8
     motion = motion_of(roster, activities)  # 2
     edges = find_edges(groups, roster, traces, activities)  # 5
-    earlier = (expected.usual_pause_seconds, frozenset(expected.faulty_hosts))
+    earlier = (expected.usual_pause_seconds, frozenset(expected.faulty_hosts), expected.found_hung)
     return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster), *earlier)
 
 
@@ -197,7 +199,7 @@ def _read(observations: Observations) -> Interpretation:
         return _quiet(observations) if elsewhere is None else _unseen(elsewhere, observations)
     faults = [with_holders(fault, observations) for fault in beside_the_seen(faults, observations)]  # F
     doubts = [doubt_of_pause(fault, observations) for fault in faults]  # G
-    due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
+    due = kept_to([fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None], observations)
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_next, default=None)
     if first is not None and not due:
         return first
