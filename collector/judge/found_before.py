@@ -7,7 +7,7 @@
 3. Who ended otherwise (killed alone, out of memory, by a crash) may be at fault for what came after.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from collector.align.observations import Observations
@@ -21,13 +21,12 @@ from shared.wire.snapshot import Exited
 _SECOND = 1_000_000_000
 
 
-def kept_to(faults: list[Fault], observations: Observations) -> list[Fault]:
-    """Return the faults; where all that is wrong is that ranks have exited, what they hung with before, if anything."""
-    exited = {rank for fault in faults if fault.kind is Kind.RANK_EXITED for rank in fault.culprits}
-    if not exited or any(fault.kind is not Kind.RANK_EXITED for fault in faults):
-        return faults
-    hung = fault_before(observations)
-    return faults if hung is None or not exited <= {*hung.culprits, *hung.victims} else [hung]
+def still_hung(faults: Sequence[Fault], observations: Observations) -> Fault | None:
+    """Return what the job hung with before ranks of it exited, where these blame nobody for more than having exited."""
+    blaming = [fault for fault in faults if fault.culprits]
+    hung = None if any(fault.kind is not Kind.RANK_EXITED for fault in blaming) else fault_before(observations)
+    exited = {rank for fault in blaming for rank in fault.culprits}
+    return None if hung is None or not exited <= {*hung.culprits, *hung.victims} else hung
 
 
 def fault_before(observations: Observations) -> Fault | None:
