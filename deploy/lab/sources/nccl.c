@@ -143,13 +143,10 @@ static __thread int group_depth, group_count;
 
 // Calls get their numbers as they are issued, and again each time that a graph runs them.
 static void count(struct batch *batch) {
-    static const int counted[] = {[ALL_REDUCE] = 5, [BROADCAST] = 1, [REDUCE] = 2, [ALL_GATHER] = 3, [REDUCE_SCATTER] = 4};
     for (int i = 0; i < batch->count; i++) {
         struct call *one = &batch->calls[i];
         struct comm *comm = one->comm;
         struct payload *what = &one->payload;
-        if (what->operation <= REDUCE_SCATTER)
-            atomic_fetch_add(&comm->board->ranks[comm->rank].counts[counted[what->operation] - 1], 1);
         if (is_collective(one)) one->number = comm->issued++;
         else one->number = what->operation == SEND ? comm->sends[what->root]++ : comm->receives[what->root]++;
         what->number = one->number;
@@ -174,7 +171,11 @@ static void push(struct call *calls, int size) {
     calls[0].comm->last = one;
 }
 
+// RAS counts what the program issues: of what a graph runs again it knows nothing.
 static int issue(struct comm *comm, void *stream, struct payload what) {
+    static const int counted[] = {[ALL_REDUCE] = 5, [BROADCAST] = 1, [REDUCE] = 2, [ALL_GATHER] = 3, [REDUCE_SCATTER] = 4};
+    if (what.operation <= REDUCE_SCATTER)
+        atomic_fetch_add(&comm->board->ranks[comm->rank].counts[counted[what.operation] - 1], 1);
     struct call one = {.comm = comm, .stream = stream, .payload = what};
     if (!is_collective(&one) && (what.root < 0 || what.root >= comm->size)) return INVALID_ARGUMENT;
     one.signature = what.count;
