@@ -141,6 +141,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("long_kernels, no record", "nccl/long_kernels", recorded=False),
     Scenario("graphs_replayed", "nccl/graphs_replayed"),
     Scenario("graphs_replayed, short steps", "nccl/graphs_replayed", more={"LAB_STEP_MS": "200"}),
+    Scenario("graphs_replayed, GPUs", "nccl/graphs_replayed", gpus=()),
+    Scenario("graph_of_another_size, GPUs", "nccl/graph_of_another_size", gpus=()),
     Scenario("kernel_never_ends, timing", "nccl/kernel_never_ends", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
     Scenario("kernels_never_end, timing", "nccl/kernels_never_end", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
     Scenario("proxies spin", "asleep_before_collective", more={"LAB_PROXY": "1"}),
