@@ -1,12 +1,15 @@
-"""The general voice: anybody's line that tells a duration beside a word of waiting, which no row knows.
+"""The general voice: anybody's line of a long wait, or of an error, which no row knows.
 
-It is a weak statement: shown with who said it, and nobody is accused by it. A word and a duration must stand near each
-other, the duration must be one that a healthy step does not take, and a plan (`retrying in
-30 s`, `timeout set to 600 s`) is none.
+It is a weak statement: shown with who said it, and nobody is accused by it.
+
+1. A word of waiting and a duration stand near each other. The duration must be one that a healthy step does not take,
+   and a plan (`retrying in 30 s`, `timeout set to 600 s`) is none.
+2. That he waits is said again and again, up to the log's end: how long it was, the times before the lines tell.
+3. Of a log in which nothing else is known: its first errors, by what loggers and runtimes put before or into them.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 HINTS = (
     *("imed out", "imeout", "stuck", "o progress", "aiting", "aited", "respond", "o response", "nresponsive"),
@@ -52,3 +55,51 @@ def seconds_waited(line: str, hints: Iterable[str] = HINTS) -> float | None:
     of_unit = next(seconds for begins, seconds in _UNITS.items() if unit.startswith(begins))
     seconds = of_unit * float(match["long"] or match["long_before"] or match["plain"])
     return seconds if seconds >= _LEAST_SECONDS else None
+
+
+# DEBUG 05-16 13:12:26 [core_client.py:425] Waiting for 1 core engine proc(s) to start: {0}       vLLM
+# I1121 09:12:11.5 4242 mesh.cc:208] Waiting to connect to 10.0.0.7:8477
+_STILL = re.compile(r"\b[Ww]aiting (?:for|on|to)\b")
+_CLOCK = re.compile(r"(?<![\d:])(\d\d):(\d\d):(\d\d)(?![\d:])")
+_NUMBERS = re.compile(r"\d+")
+_DAY = 86400
+_LAST_LINES = 30
+"""Of a log: what was said again before them, and no more, is over."""
+
+
+def form_of(line: str) -> str:
+    """Return a line's beginning without its numbers: alike of what is said again."""
+    return _NUMBERS.sub("N", line[:500])
+
+
+def waits_said_again(lines: Sequence[str]) -> Iterator[tuple[int, float]]:
+    """2. Yield the number of the last line of each such wait, and how many seconds the first was before it."""
+    first: dict[str, int] = {}
+    last: dict[str, tuple[int, int]] = {}
+    for number, line in enumerate(lines):
+        clock = _CLOCK.search(line[:200]) if "aiting " in line and _STILL.search(line[:500]) else None
+        if clock is not None:
+            hours, minutes, seconds = map(int, clock.groups())
+            form, now = form_of(line), 3600 * hours + 60 * minutes + seconds
+            last[form] = number, now - first.setdefault(form, now)
+    for number, waited in last.values():
+        if len(lines) - number <= _LAST_LINES and waited % _DAY >= _LEAST_SECONDS:
+            yield number, float(waited % _DAY)
+
+
+# 2026-11-21 09:10:11,123 - trainer - ERROR - no shard        (Engine pid=42) ERROR 01-12 02:58:31 [core.py:72] …
+# E1121 09:10:11.123 42 mesh.cc:29] …        2026-11-21 09:10:11.123: E mesh.cc:29] …        [… 09:10:11,123 C 42 42] …
+_ERROR = re.compile(
+    r"(?<![\w./-])(?:ERROR|FATAL|CRITICAL)(?![\w./-])"
+    r"|(?:^|[\s\]:\[])[EF]\d{4} \d\d:\d\d:|\d\d:\d\d:\d\d[.,]\d{1,9}:? [EFC] "
+    r"|NCCL WARN |\bException in \w|\b[Cc]heck failed: |\b[Ff]atal (?:\w{1,20} )?error\b|\bcrash(?:ed)?\b"
+    r"|\b[A-Z][A-Za-z]{2,60}(?:Error|Exception)(?:: |\s|$)"
+)
+_CALM = re.compile(r"\b(?:no|0|without|ignor\w{2,5}) (?:\w{1,20} )?(?:error|crash)|[Ww]arning", re.IGNORECASE)
+
+
+def errors(lines: Sequence[str]) -> Iterator[int]:
+    """3. Yield the numbers of all lines that are errors by their form."""
+    for number, line in enumerate(lines):
+        if line and _ERROR.search(line[:500]) and not _CALM.search(line[:500]):
+            yield number
