@@ -65,6 +65,7 @@ _NUMBERS = re.compile(r"\d+")
 _DAY = 86400
 _LAST_LINES = 30
 """Of a log: what was said again before them, and no more, is over."""
+_MOST_ABOVE = 20
 
 
 def form_of(line: str) -> str:
@@ -77,7 +78,7 @@ def waits_said_again(lines: Sequence[str]) -> Iterator[tuple[int, float]]:
     first: dict[str, int] = {}
     last: dict[str, tuple[int, int]] = {}
     for number, line in enumerate(lines):
-        clock = _CLOCK.search(line[:200]) if "aiting " in line and _STILL.search(line[:500]) else None
+        clock = _clock_at(lines, number) if "aiting " in line and _STILL.search(line[:500]) else None
         if clock is not None:
             hours, minutes, seconds = map(int, clock.groups())
             form, now = form_of(line), 3600 * hours + 60 * minutes + seconds
@@ -87,19 +88,31 @@ def waits_said_again(lines: Sequence[str]) -> Iterator[tuple[int, float]]:
             yield number, float(waited % _DAY)
 
 
+def _clock_at(lines: Sequence[str], number: int) -> re.Match[str] | None:
+    """The time that a line has, or one of those right above it."""
+    above = (lines[each] for each in range(number, max(-1, number - _MOST_ABOVE), -1))
+    return next((match for line in above if (match := _CLOCK.search(line[:200])) is not None), None)
+
+
 # 2026-11-21 09:10:11,123 - trainer - ERROR - no shard        (Engine pid=42) ERROR 01-12 02:58:31 [core.py:72] …
+# node1:42:44 [0] NCCL INFO transport/net.cc:515 -> 2        the way of an error through NCCL, by its code
 # E1121 09:10:11.123 42 mesh.cc:29] …        2026-11-21 09:10:11.123: E mesh.cc:29] …        [… 09:10:11,123 C 42 42] …
 _ERROR = re.compile(
     r"(?<![\w./-])(?:ERROR|FATAL|CRITICAL)(?![\w./-])"
     r"|(?:^|[\s\]:\[])[EF]\d{4} \d\d:\d\d:|\d\d:\d\d:\d\d[.,]\d{1,9}:? [EFC] "
-    r"|NCCL WARN |\bException in \w|\b[Cc]heck failed: |\b[Ff]atal (?:\w{1,20} )?error\b|\bcrash(?:ed)?\b"
+    r"|NCCL WARN |NCCL INFO [\w/.-]{1,80}:\d{1,5} -> [1-9]\d{0,2}(?!\S)|\b(?:may|might) (?:be )?(?:hang|hung|stuck)\b"
+    r"|\bException in \w|\b[Cc]heck failed: |\b[Ff]atal (?:\w{1,20} )?error\b|\bcrash(?:ed)?\b"
     r"|\b[A-Z][A-Za-z]{2,60}(?:Error|Exception)(?:: |\s|$)"
 )
-_CALM = re.compile(r"\b(?:no|0|without|ignor\w{2,5}) (?:\w{1,20} )?(?:error|crash)|[Ww]arning", re.IGNORECASE)
+_FAILED = re.compile(
+    r"fail|tim(?:e|ed)[ -]?out|\b(?:refused|closed|dead|died|lost|hang|hung|stuck|fatal)\b|unable|cannot", re.IGNORECASE
+)
+_CALM = re.compile(
+    r"(?:can|may|could) lead to|\b(?:no|0|without|ignor\w{2,5}) (?:\w{1,20} )?(?:error|crash)|warning", re.IGNORECASE
+)
 
 
-def errors(lines: Sequence[str]) -> Iterator[int]:
-    """3. Yield the numbers of all lines that are errors by their form."""
-    for number, line in enumerate(lines):
-        if line and _ERROR.search(line[:500]) and not _CALM.search(line[:500]):
-            yield number
+def errors(lines: Sequence[str]) -> list[int]:
+    """3. Return the numbers of all lines that are errors by their form, those that say what failed before others."""
+    found = [n for n, line in enumerate(lines) if line and _ERROR.search(line[:500]) and not _CALM.search(line[:500])]
+    return sorted(found, key=lambda number: (_FAILED.search(lines[number][:500]) is None, number))

@@ -42,6 +42,7 @@ def _polls(*times: str, after: int = 0) -> list[str]:
         (_polls("13:12:16", "13:12:46", after=40), []),  # over, by what the log says since
         (_polls("13:12:16", "13:12:18"), []),
         (_polls("13:12:16"), []),
+        (["10:00:00 session 1", "Waiting for the model", "10:00:31 session 2", "Waiting for the model"], [(3, 31.0)]),
         (["waiting for rendezvous ...", "waiting for rendezvous ..."], []),  # nobody knows for how long
         (["10:00:00 waiting for the lock", "10:00:40 waiting for the queue"], []),
     ],
@@ -61,6 +62,10 @@ def test_a_wait_said_again_is_as_long_as_between_the_lines(lines: list[str], wai
         ("node1:42:44 [0] net.cc:12 NCCL WARN poll() returned 1", True),
         ("Exception in device=TPU:6: mesh.cc:29 : Check failed: channel->Wait()", True),
         ("this may indicate an application crash on rank 0", True),
+        ("node1:42:44 [0] NCCL INFO transport/net.cc:515 -> 2", True),
+        ("WARN Monitor:4e4c:Rank1 : kernel begins at work 55731 may hang in polling", True),
+        ('node1:42:44 [0] init.cc:12 NCCL WARN Missing "iommu=pt", which can lead to instability or hang!', False),
+        ("node1:42:44 [0] NCCL INFO Channel 00/0 : 0[4000] -> 1[5000] via P2P/IPC", False),
         ("trainer INFO - done, 0 errors", False),
         ("loaded /data/ERROR/part-3", False),
         ("WARNING: ERROR_LEVEL is deprecated", False),
@@ -69,7 +74,11 @@ def test_a_wait_said_again_is_as_long_as_between_the_lines(lines: list[str], wai
     ],
 )
 def test_errors_by_their_form(line: str, is_error: bool) -> None:
-    assert list(errors([line])) == [0] * is_error
+    assert errors([line]) == [0] * is_error
+
+
+def test_errors_that_say_what_failed_come_first() -> None:
+    assert errors(["ERROR | peer | port |", "step 3", "ERROR | 10.0.0.7 | time out |", "ERROR step 4"]) == [2, 0, 3]
 
 
 def test_errors_are_told_of_a_log_alone_in_which_nothing_else_is_known() -> None:
