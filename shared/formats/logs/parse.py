@@ -7,6 +7,7 @@ the marks that are known to name ranks in this job.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
@@ -41,6 +42,11 @@ from shared.wire.log_events import EventKind, LogEvent
 MOST_EVENTS = 1000
 LONGEST_LINE = 4000
 _LONGEST_TEXT = 500
+_MOST_LAST = 1000
+"""Of the lines of a log that tells nothing else, these are looked through for errors."""
+_MOST_ERRORS_OF_ONE = 2
+_MOST_ERRORS = 10
+_TELL_NOTHING = frozenset({EventKind.INTERFACE, EventKind.VERSION})
 _MOST_WRAPPED = 3
 _OF_STALLS = (horovod_stalls.HINT, *horovod_stalls.HINTS_OF_MISSING)
 _OF_THEIR_OWN = (TRACEBACK_HINT, MARKED_HINT, FINGERPRINT_HINT, *_OF_STALLS)
@@ -78,11 +84,13 @@ def find_events(
 
     `rank` is whose file it is, None where several ranks write into it; a line's own mark goes before it.
     `written_at`: when the file was last written to, in Unix seconds, if it was written on this machine.
-    `voices`: are waits in words that no row knows wanted, too?
+    `voices`: are waits and errors in words that no row knows wanted, too?
     """
     lines = list(lines)
     if not may_tell("\n".join(lines)):
-        return ()
+        if not voices:
+            return ()
+        lines = ["" for _ in lines[:-_MOST_LAST]] + lines[-_MOST_LAST:]
     labelled = labels_of([clean_line(line) for line in lines])
     cut = [(label, piece) for label, line in labelled for piece in cut_apart(line)]
     labels, pieces = [label for label, _ in cut], [piece for _, piece in cut]
@@ -95,7 +103,11 @@ def find_events(
     if voices:
         said = {each[0]: each for each in _voices(pieces, telling)}
         found = [_with_duration(each, said) for each in found]
+        for number, seconds in general_voice.waits_said_again(pieces):
+            said.setdefault(number, (number, EventKind.SAYS_WAIT, pieces[number], {"waited_seconds": f"{seconds:g}"}))
         found += [said[number] for number in said.keys() - {each[0] for each in found}]
+        if all(kind in _TELL_NOTHING for _, kind, _, _ in found):
+            found += _first_errors(pieces)
     found.sort(key=lambda event: event[0])
     events = (_event(each, labels[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:])
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
@@ -116,6 +128,18 @@ def _voices(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
         seconds = general_voice.seconds_waited(lines[number])
         if seconds is not None:
             yield number, EventKind.SAYS_WAIT, lines[number], {"waited_seconds": f"{seconds:g}"}
+
+
+def _first_errors(lines: Sequence[str]) -> list[_Found]:
+    """Return the first two different errors of each who wrote any, some in all."""
+    start = max(0, len(lines) - _MOST_LAST)
+    first: dict[str, dict[str, _Found]] = defaultdict(dict)
+    for number in general_voice.errors(lines[start:]):
+        line = lines[start + number]
+        own = first[str(process_of_line(line) or name_of_writer(line) or rank_of_line(line))]
+        if len(own) < _MOST_ERRORS_OF_ONE:
+            own.setdefault(general_voice.form_of(line), (start + number, EventKind.SAYS_ERROR, line, {}))
+    return [each for own in first.values() for each in own.values()][:_MOST_ERRORS]
 
 
 def _with_duration(found: _Found, said: Mapping[int, _Found]) -> _Found:
