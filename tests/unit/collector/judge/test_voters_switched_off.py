@@ -6,7 +6,7 @@ What has no case here has no place among the voters.
 import pytest
 
 from collector.judge import by_logs
-from tests.build.jobs.log_cases import LOG_CASES
+from tests.build.jobs.cases import LOG_CASES
 
 NEEDED = {
     "opinions_by_failures": "what ended: speaks for itself",
