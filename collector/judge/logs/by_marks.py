@@ -20,9 +20,8 @@ from collector.align.marks.reports import ASKED_FIRST, lags_by_reports, places_i
 from collector.align.marks.table import Call, Lag, Line, MarkTable, Witness
 from collector.align.marks.watchdog_lines import tables_by_watchdogs
 from collector.judge.logs.vote import Opinion, line_of, voted, with_field, writers_of
-from collector.judge.marks.behind import edges_of, lag_in, may_be_named
+from collector.judge.marks.behind import lag_in, may_be_named, waiters_in
 from collector.judge.marks.sides import Sides, calls_of, difference_in
-from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import Evidence, LogEvidence, SequenceEvidence, Side, SignatureEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
@@ -138,11 +137,12 @@ def _own_lines(table: MarkTable, sides: Iterable[tuple[int, ...]]) -> Iterable[L
 
 def _rooted(lags: list[Lag], waiting: set[int], statements: Statements) -> list[Opinion]:
     """2. Follow the waits across groups and sources; `waiting`: ranks that say themselves that they are in a call."""
-    graph = WaitGraph(edges_of([lag for lag in lags if may_be_named(lag)]))
+    told = [lag for lag in lags if may_be_named(lag)]
+    held = {rank for lag in told for rank in waiters_in(lag, told)}
     opinions = []
     for lag in lags:
-        waits = waiting if lag.tells_waits else waiting | statements.waited
-        roots = [rank for rank in lag.behind if not (rank in waits or graph.waits(rank))]
+        waits = held | waiting if lag.tells_waits else held | waiting | statements.waited
+        roots = [rank for rank in lag.behind if rank not in waits]
         opinions.append(_behind(lag, tuple(roots) if may_be_named(lag) else ()))
     return opinions
 
