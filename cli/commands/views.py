@@ -82,7 +82,7 @@ def stacks(job: str | None, form: str, as_json: bool, native: bool, ranks: str |
     from cli.job_view import ask_view, show
     from cli.sources.aspects import CLASSES, TREE
     from cli.sources.job_source import JobChoice
-    from collector.show.text.stacks import render_classes, render_folded, render_others, render_tree, speedscope
+    from collector.show.stack_trees import render_classes, render_folded, render_others, render_tree, speedscope
 
     choice, painted, wide = JobChoice(job, chosen, native), wants_colour(colour), width()
     if form == "folded" and not as_json:

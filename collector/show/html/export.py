@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from collector.keep.kept import Kept
 from collector.show.html.report import Report
-from collector.show.text.stacks import speedscope
+from collector.show.stack_trees import speedscope
 from collector.show.timeline import view_timeline
 from collector.show.views import only
 from shared.wire.trace import Trace

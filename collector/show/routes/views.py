@@ -16,7 +16,7 @@ from collector.question import NativePolicy, Question, Scope
 from collector.show.routes.common import Accept, JobName, Ranks, ServiceDependency, choose_media, json_answer
 from collector.show.routes.kept_views import KeptViews
 from collector.show.routes.rights import SightDependency
-from collector.show.text.stacks import render_classes, render_folded, render_others, render_tree, speedscope
+from collector.show.stack_trees import render_classes, render_folded, render_others, render_tree, speedscope
 from collector.show.timeline import TimelineView, view_timeline
 from collector.show.views import (
     ChecksView,

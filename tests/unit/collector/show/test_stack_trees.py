@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from collector.align.stacks.other_stacks import ChildProcess
-from collector.show.text.stacks import render_classes, render_folded, render_others, render_tree, speedscope
+from collector.show.stack_trees import render_classes, render_folded, render_others, render_tree, speedscope
 from shared.answer.diagnosis import Place, StackClass
 from tests.build.jobs.hostile import EVIL
 
