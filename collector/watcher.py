@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from collector.align.marks.agent_marks import Reported
-from collector.concurrency.tasks import end
+from collector.concurrency.tasks import end, in_background, log_failure
 from collector.detect.detector import Detector, JobKey, Over, ToAsk, told_of
 from collector.detect.job_watch import Alarm, JobWatch, Suspected
 from collector.detect.reports import reported_by
@@ -244,9 +244,7 @@ class Watcher:
 
     def _end_look(self, task: "asyncio.Task[None]") -> None:
         self._looking.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            _log.error("an unasked look has failed", exc_info=error)
+        log_failure(task, "an unasked look has failed")
 
     def _told(self, watch: JobWatch, name: str) -> WatchedJob:
         now = self._clock()
@@ -287,16 +285,8 @@ async def watching(watcher: Watcher | None) -> AsyncIterator[None]:
     if watcher is None:
         yield
         return
-    task = asyncio.create_task(watcher.keep_on(), name="watching")
-    task.add_done_callback(_note_end)
     try:
-        yield
+        async with in_background(watcher.keep_on(), "watching"):
+            yield
     finally:
-        await end(task)
         await watcher.stop()
-
-
-def _note_end(task: "asyncio.Task[None]") -> None:
-    error = None if task.cancelled() else task.exception()
-    if error is not None:
-        _log.error("watching has ended", exc_info=error)

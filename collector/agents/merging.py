@@ -6,13 +6,13 @@
 3. Where two sources give different addresses, or differ between http and https, that is reported.
 """
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from collector.agents.agent_source import MOST_SIGHTINGS, Sighting, place_of
+from collector.gather.fanout.address_meanings import parse_ip
 from collector.hostlists import AgentAddress, fold_addresses
 from shared.missing import Missing, Reason
 from shared.value import Value
@@ -112,13 +112,7 @@ def _disagree(one: AgentAddress, other: AgentAddress) -> bool:
 
 
 def _is_address(host: str) -> bool:
-    if not (host[:1].isdigit() or ":" in host):
-        return False
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    return (host[:1].isdigit() or ":" in host) and parse_ip(host) is not None
 
 
 def _conflict(known: _Merging, seen: Sighting) -> Missing:

@@ -11,7 +11,7 @@ from shared.rank_sets import fold
 _MOST_HOSTS = 64
 
 
-class Saying(NamedTuple):
+class CheckWords(NamedTuple):
     """What is said of all that one check finds: a row of `sayings.toml`."""
 
     check: CheckId
@@ -21,7 +21,7 @@ class Saying(NamedTuple):
 
 
 SAYINGS = {
-    row["name"]: Saying(CheckId(row["check"]), Severity(row["severity"]), row["why"], row["change"])
+    row["name"]: CheckWords(CheckId(row["check"]), Severity(row["severity"]), row["why"], row["change"])
     for row in read_pack(__file__, "sayings.toml")["rows"]
 }
 

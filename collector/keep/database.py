@@ -5,17 +5,20 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from sqlalchemy import BigInteger, Connection, Engine, create_engine, event, func, literal_column, select
+from sqlalchemy import BigInteger, Connection, Engine, Table, create_engine, event, func, literal_column, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql import ColumnElement
 
 from collector.keep.store_files import refuse_shared
+from collector.keep.tables import plain
 from collector.keep.url import StorePlace
 from shared.errors import InvalidSettings, UnhangError
 
@@ -34,6 +37,9 @@ _CLOCKS = {
 }
 
 
+_INSERTS: dict[str, Callable[[Any], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
 class StoreTrouble(UnhangError):
     """The database failed, or did not answer in time."""
 
@@ -44,6 +50,8 @@ class Database:
     def __init__(self, place: StorePlace) -> None:
         """Raises InvalidSettings where the driver is lacking. Connects when it is first used."""
         self.where = place.shown
+        self.owner = f"{plain(socket.gethostname())[:200]}/{uuid.uuid4().hex}"
+        """Who this collector is, among those that share the database."""
         self._engine = _engine(place)
         self._is_sqlite = place.file is not None
         self._writing = threading.Lock() if self._is_sqlite else nullcontext()
@@ -77,6 +85,14 @@ class Database:
     def now_ms(self) -> ColumnElement[int]:
         """Return the database's own time, Unix milliseconds, to be used in a statement: replicas' clocks may differ."""
         return literal_column(_CLOCKS[self._engine.dialect.name], BigInteger)
+
+    def now(self, connection: Connection) -> int:
+        """Return that time."""
+        return int(connection.execute(select(self.now_ms)).scalar_one())
+
+    def insert(self, table: Table) -> Any:
+        """Return an insertion that may do something else where the row is there already."""
+        return _INSERTS[self._engine.dialect.name](table)
 
     def lock(self, connection: Connection, name: str) -> None:
         """Wait until no other transaction holds this lock; it is let go at the end of the transaction.

@@ -40,7 +40,7 @@ class Preflights:
             kept_before = select(preflights.c.body).where(preflights.c.result == result)
             if (before := connection.execute(kept_before).scalar_one_or_none()) is not None:
                 return _read(before)
-            now_ms = int(connection.execute(select(self._database.now_ms)).scalar_one())
+            now_ms = self._database.now(connection)
             newest = connection.execute(select(func.max(preflights.c.id))).scalar_one()
             id = id_after(newest, now_ms * 1_000_000)
             kept = KeptPreflight(id=id, kept_at=rfc3339(now_ms * 1_000_000), **dict(found))

@@ -4,12 +4,11 @@ Times are those of the database's clock; callers pass and get durations, so that
 block.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from collector.hostlists import AgentAddress
 from collector.keep.database import Database
@@ -20,8 +19,6 @@ REMEMBERED_SECONDS = 86_400.0
 
 MOST_AGENTS = 131_072
 """Most that are read; left out are those that have been silent for longest."""
-
-_INSERTS: dict[str, Callable[[Any], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class Renewal(NamedTuple):
@@ -62,7 +59,7 @@ class Registrations:
         rows.sort(key=lambda row: str(row["place_key"]))  # in one order, so that two replicas never block each other
         with self._database.write() as connection:
             heard_ms = self._database.now_ms - bindparam("age_ms")
-            new = _INSERTS[connection.dialect.name](agents).values(
+            new = self._database.insert(agents).values(
                 place_key=bindparam("place_key"), host=bindparam("host"), url=bindparam("url"), heard_ms=heard_ms
             )
             later = {name: new.excluded[name] for name in ("host", "url", "heard_ms")}

@@ -7,8 +7,6 @@
 3. Storing a diagnosis removes its row, in one transaction; a run that failed leaves the reason.
 """
 
-import socket
-import uuid
 from enum import StrEnum
 from typing import Any
 
@@ -75,7 +73,7 @@ class Ledger:
     def __init__(self, database: Database, *, lease_seconds: float) -> None:
         self.lease_seconds = lease_seconds
         self._database = database
-        self._owner = f"{plain(socket.gethostname())[:200]}/{uuid.uuid4().hex}"
+        self._owner = database.owner
 
     def hold(self, run: RunState) -> RunState:
         """Enter `run`, or say that it is still alive; return who has the job: it, or another collector's run.

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from collector.concurrency.tasks import end
+from collector.concurrency.tasks import end, in_background, log_failure
 from collector.detect.silences import silenced_by
 from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
@@ -194,9 +194,7 @@ class Notifier:
 
     def _end_one(self, task: "asyncio.Task[None]") -> None:
         self._sending.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            _log.error("a delivery has failed", exc_info=error)
+        log_failure(task, "a delivery has failed")
 
 
 def _pause(claimed: Claimed, receiver: Receiver, error: UnhangError) -> float:
@@ -215,16 +213,8 @@ async def notifying(notifier: Notifier | None) -> AsyncIterator[None]:
     if notifier is None:
         yield
         return
-    task = asyncio.create_task(notifier.keep_on(), name="notifying")
-    task.add_done_callback(_note_end)
     try:
-        yield
+        async with in_background(notifier.keep_on(), "notifying"):
+            yield
     finally:
-        await end(task)
         await notifier.stop()
-
-
-def _note_end(task: "asyncio.Task[None]") -> None:
-    error = None if task.cancelled() else task.exception()
-    if error is not None:
-        _log.error("notifying has ended", exc_info=error)

@@ -1,6 +1,6 @@
 """Reads surveys: rebuilds the snapshots from which they were made, as far as they go."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
@@ -24,11 +24,13 @@ MOST_MEMBERS = 131_072
 _MOST_RECORDS = 2_097_152
 """Of all ranks of a node: where the times are left out, a few characters can claim many."""
 
-_LEFT_OUT = Missing(
+_FDS = Missing(
     source="fds",
     reason=Reason.NOT_ENABLED,
     detail="not in the survey of a large job; suspects were examined separately",
 )
+_BLANK = {**dict.fromkeys(RankSnapshot.model_fields), "fds": _FDS, "children": (), "beside": ()}
+"""What a rank has of which a survey says nothing."""
 
 _T = TypeVar("_T")
 
@@ -70,49 +72,20 @@ class SurveyReader:
             made(Setup, own) if isinstance(row, Setup) else row
             for row, own in zip(rows, fields_of(survey.setups, rows), strict=True)
         ]
-        columns = zip(
-            self._identities_of(survey),
-            ranks.looked_at_ns,
-            ranks.idle_for_seconds,
-            ranks.watched_for_seconds or (None,) * len(ranks),
-            self._processes_of(survey),
-            self._logs_of(survey),
-            self._recorders_of(survey),
-            self._stacks.rows(tables.stacks, ranks.stacks),
-            pick(setups, ranks.setup),
-            strict=True,
-        )
-        for (
-            identity,
-            looked_at_ns,
-            idle_for_seconds,
-            watched_for_seconds,
-            process,
-            logs,
-            recorder,
-            stacks,
-            setup,
-        ) in columns:
-            yield made(
-                RankSnapshot,
-                {
-                    "identity": identity,
-                    "looked_at_ns": looked_at_ns,
-                    "recorded_at_ns": None,
-                    "process": process,
-                    "stacks": stacks,
-                    "children": (),
-                    "beside": (),
-                    "polled_lock": None,
-                    "fds": _LEFT_OUT,
-                    "logs": logs,
-                    "recorder": recorder,
-                    "setup": setup,
-                    "idle_for_seconds": idle_for_seconds,
-                    "watched_for_seconds": watched_for_seconds,
-                    "marks": None,
-                },
-            )
+        columns: dict[str, Iterable[Any]] = {
+            "identity": self._identities_of(survey),
+            "looked_at_ns": ranks.looked_at_ns,
+            "process": self._processes_of(survey),
+            "stacks": self._stacks.rows(tables.stacks, ranks.stacks),
+            "logs": self._logs_of(survey),
+            "recorder": self._recorders_of(survey),
+            "setup": pick(setups, ranks.setup),
+            "idle_for_seconds": ranks.idle_for_seconds,
+        }
+        if ranks.watched_for_seconds:
+            columns["watched_for_seconds"] = ranks.watched_for_seconds
+        for own in zip(*columns.values(), strict=True):
+            yield made(RankSnapshot, {**_BLANK, **dict(zip(columns, own, strict=False))})
 
     def _identities_of(self, survey: Survey) -> list[Identity]:
         rows = self._identities.rows(survey.tables.identities, survey.ranks.identity.row)

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from collector.agents.registration.registered import SOURCE, Leases
-from collector.concurrency.tasks import end
+from collector.concurrency.tasks import in_background
 from collector.concurrency.threads import OwnThread
 from collector.keep.registrations import Registrations
 from shared.errors import UnhangError
@@ -99,17 +99,9 @@ async def shared_leases(leases: Leases | None, registrations: Registrations) -> 
     sharing = LeaseSharing(leases, registrations)
     await sharing.exchange()
     stop = asyncio.Event()
-    task = asyncio.create_task(sharing.keep_on(stop), name="registrations")
-    task.add_done_callback(_note_end)
-    try:
-        yield
-    finally:
-        stop.set()
-        await asyncio.wait([task], timeout=_END_SECONDS)
-        await end(task)
-
-
-def _note_end(task: "asyncio.Task[None]") -> None:
-    error = None if task.cancelled() else task.exception()
-    if error is not None:
-        _log.error("sharing registrations has ended", exc_info=error)
+    async with in_background(sharing.keep_on(stop), "sharing registrations") as task:
+        try:
+            yield
+        finally:
+            stop.set()
+            await asyncio.wait([task], timeout=_END_SECONDS)

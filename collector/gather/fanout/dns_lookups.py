@@ -11,7 +11,7 @@ import time
 import httpx
 
 from collector.concurrency.threads import run_in_thread
-from collector.gather.fanout.sockets import is_address
+from collector.gather.fanout.address_meanings import parse_ip
 
 _STANDS_SECONDS = 60.0
 """How long a lookup is not repeated here; the connection itself resolves the name again, quickly now."""
@@ -29,44 +29,29 @@ class LookingUp(httpx.AsyncBaseTransport):
 
     def __init__(self, onward: httpx.AsyncBaseTransport) -> None:
         self._onward = onward
-        self._names = _Names()
+        self._known: dict[str, float] = {}
+        """Until when a name counts as found."""
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Look up and ask. Raises httpx.ConnectError of a name that is not known, and NoNameServer."""
-        await self._names.look_up(request)
+        host, seconds = request.url.host, request.extensions.get("timeout", {}).get("connect")
+        if self._known.get(host, 0.0) < time.monotonic() and parse_ip(host) is None:
+            try:
+                async with asyncio.timeout(seconds):
+                    await asyncio.shield(self._task(host))
+            except TimeoutError as error:
+                raise NoNameServer(f"DNS lookup failed: no answer within {seconds} s", request=request) from error
+            except OSError as error:
+                raise httpx.ConnectError(str(error), request=request) from error
         return await self._onward.handle_async_request(request)
 
     async def aclose(self) -> None:
         """Close all connections, and wait for no name any more."""
-        self._names.close()
-        await self._onward.aclose()
-
-
-class _Names:
-    """The names that were found a short time ago, and those that are being looked up."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, float] = {}
-        self._asked: dict[str, asyncio.Task[None]] = {}
-        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
-
-    async def look_up(self, request: httpx.Request) -> None:
-        """See to it that the host of a request can be looked up quickly."""
-        host = request.url.host
-        if self._known.get(host, 0.0) >= time.monotonic() or is_address(host):
-            return
-        seconds = request.extensions.get("timeout", {}).get("connect")
-        try:
-            async with asyncio.timeout(seconds):
-                await asyncio.shield(self._task(host))
-        except TimeoutError as error:
-            raise NoNameServer(f"DNS lookup failed: no answer within {seconds} s", request=request) from error
-        except OSError as error:
-            raise httpx.ConnectError(str(error), request=request) from error
-
-    def close(self) -> None:
         for task in self._asked.values():
             task.cancel()
+        await self._onward.aclose()
 
     def _task(self, host: str) -> "asyncio.Task[None]":
         """Look up a name once for all who wait for it."""

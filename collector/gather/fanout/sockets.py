@@ -6,7 +6,6 @@ httpcore's own way to sockets, through anyio, takes 30 % more of the collector's
 # ruff: noqa: ASYNC109 - httpcore asks for parameters with the name of `timeout`
 
 import asyncio
-import ipaddress
 import select
 import socket
 import ssl
@@ -51,7 +50,7 @@ class Backend(httpcore.AsyncNetworkBackend):
 
     async def connected(self, host: str, port: int) -> socket.socket:
         """Return a connected socket. Raises OSError, and what httpcore expects of `connect_tcp`."""
-        if is_address(host):
+        if parse_ip(host) is not None:
             return await _connect((socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port)))
         found = await run_in_thread(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
         named = dict.fromkeys((family, address) for family, _, _, _, address in found)
@@ -238,12 +237,3 @@ async def _connect(address: _Address) -> socket.socket:
         made.close()
         raise
     return made
-
-
-def is_address(host: str) -> bool:
-    """Is it the address of a host, rather than a name that is to be looked up?"""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

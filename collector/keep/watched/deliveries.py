@@ -10,8 +10,6 @@
 All calls block, and raise StoreTrouble.
 """
 
-import socket
-import uuid
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -79,7 +77,7 @@ class Deliveries:
         self._database = database
         self._incidents = incidents
         self._hold_ms = int((lease_seconds + ATTEMPT_SECONDS) * 1000)
-        self._owner = f"{plain(socket.gethostname())[:200]}/{uuid.uuid4().hex}"
+        self._owner = database.owner
 
     def enter(self, receiver: str, kinds: Iterable[IncidentChangeKind]) -> int:
         """Enter messages about what has happened since the last call (step 1). Returns how many events were read.
@@ -94,7 +92,7 @@ class Deliveries:
             rows = connection.execute(found.order_by(events.c.id).limit(_MOST_READ)).all()
             if not rows:
                 return 0
-            now_ms = self._now(connection)
+            now_ms = self._database.now(connection)
             for row in rows:
                 is_old = row.id <= since
                 if row.kind in wanted and self._is_told(connection, receiver, row.incident, row.kind, is_old=is_old):
@@ -112,7 +110,7 @@ class Deliveries:
                 return ()
         with self._database.write() as connection:
             self._database.lock(connection, "deliveries")
-            now_ms = self._now(connection)
+            now_ms = self._database.now(connection)
             rows = connection.execute(due).mappings().all()
             held = {"owner": self._owner, "until_ms": now_ms + self._hold_ms}
             taken: dict[tuple[str, str], RowMapping] = {}
@@ -125,7 +123,7 @@ class Deliveries:
     def sent(self, claimed: Claimed, *, again_seconds: float | None = None) -> None:
         """The receiver has it; with `again_seconds` it gets it again then, until another message follows."""
         with self._database.write() as connection:
-            now_ms = self._now(connection)
+            now_ms = self._database.now(connection)
             if again_seconds is not None:
                 again = {"state": DeliveryState.REPEATING.value, "due_ms": now_ms + int(again_seconds * 1000)}
                 self._mark(connection, claimed, attempts=0, trouble="", **again)
@@ -141,20 +139,20 @@ class Deliveries:
     def postpone(self, claimed: Claimed, seconds: float, why: str, *, failed: bool) -> None:
         """Leave it for later; `failed`: it was tried."""
         with self._database.write() as connection:
-            due_ms = self._now(connection) + int(seconds * 1000)
+            due_ms = self._database.now(connection) + int(seconds * 1000)
             self._mark(connection, claimed, due_ms=due_ms, attempts=claimed.attempts + int(failed), trouble=why)
 
     def give_up(self, claimed: Claimed, why: str) -> None:
         """It cannot be delivered: the incident's history and an event say so, in one transaction."""
         with self._database.write() as connection:
-            self._end(connection, claimed, DeliveryState.GIVEN_UP, self._now(connection), why)
+            self._end(connection, claimed, DeliveryState.GIVEN_UP, self._database.now(connection), why)
             note = f"{claimed.receiver} was not notified ({claimed.event.kind.value}): {plain(why)}"
             self._incidents.say_undelivered(connection, claimed.event.incident.id, note)
 
     def drop(self, claimed: Claimed, why: str) -> None:
         """There is nothing to report any more: it ends, and so does what was to follow it."""
         with self._database.write() as connection:
-            now_ms = self._now(connection)
+            now_ms = self._database.now(connection)
             self._end(connection, claimed, DeliveryState.DROPPED, now_ms, why)
             later = and_(
                 deliveries.c.receiver == claimed.receiver,
@@ -208,9 +206,6 @@ class Deliveries:
 
     def _ours(self) -> ColumnElement[bool]:
         return deliveries.c.owner == self._owner
-
-    def _now(self, connection: Connection) -> int:
-        return int(connection.execute(select(self._database.now_ms)).scalar_one())
 
     def _due(self, names: tuple[str, ...]) -> Select[tuple[object, ...]]:
         other = deliveries.alias("other")

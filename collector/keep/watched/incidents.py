@@ -181,7 +181,7 @@ class Incidents:
     def _begin(self, connection: Connection) -> int:
         """Wait for other changes (step 3); return the database's time."""
         self._database.lock(connection, "incidents")
-        return int(connection.execute(select(self._database.now_ms)).scalar_one())
+        return self._database.now(connection)
 
     def _known(self, connection: Connection, found: Incident, now_ms: int) -> Incident | None:
         """Return the incident that `found` is more of (steps 1 and 2)."""

@@ -31,7 +31,7 @@ class Silences:
             raise InvalidInput("the silence ends before it begins")
         with self._database.write() as connection:
             self._database.lock(connection, "silences")
-            now_ms = int(connection.execute(select(self._database.now_ms)).scalar_one())
+            now_ms = self._database.now(connection)
             if _ms(ends) <= now_ms:
                 raise InvalidInput("the silence is over already", advice="let endsAt be later than now")
             connection.execute(delete(silences).where(silences.c.ends_ms < now_ms - _KEPT_EXPIRED_MS))

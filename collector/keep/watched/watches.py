@@ -6,21 +6,15 @@ found once is kept beside the lease, so that whoever takes over after it can con
 All calls block, and raise StoreTrouble.
 """
 
-import socket
-import uuid
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from collector.keep.database import Database
-from collector.keep.tables import job_key, plain, watches
+from collector.keep.tables import job_key, watches
 
 _REMEMBERED_MS = 90 * 86_400_000
 """How long a job's name is remembered after it was last watched."""
-
-_INSERTS: dict[str, Callable[[Any], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class Suspicion(NamedTuple):
@@ -37,7 +31,7 @@ class Watches:
     def __init__(self, database: Database, *, lease_seconds: float) -> None:
         self.lease_seconds = lease_seconds
         self._database = database
-        self._owner = f"{plain(socket.gethostname())[:200]}/{uuid.uuid4().hex}"
+        self._owner = database.owner
 
     def hold(self, job: str) -> bool:
         """Take or renew the lease of a job. Returns whether it is ours: nobody else's lease is alive."""
@@ -45,7 +39,7 @@ class Watches:
         until_ms = now_ms + int(self.lease_seconds * 1000)
         ours = {"owner": self._owner, "alive_until_ms": until_ms, "seen_ms": now_ms}
         with self._database.write() as connection:
-            new = _INSERTS[connection.dialect.name](watches).values(job_key=job_key(job), **ours)
+            new = self._database.insert(watches).values(job_key=job_key(job), **ours)
             free = (watches.c.owner == self._owner) | (watches.c.alive_until_ms < now_ms)
             connection.execute(new.on_conflict_do_update(index_elements=["job_key"], set_=ours, where=free))
             owner = select(watches.c.owner).where(watches.c.job_key == job_key(job))

@@ -8,37 +8,14 @@ import base64
 import hashlib
 import json
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from shared.server.api.html import Html, element, joined, marked, prose
 from shared.server.api.schemas import Schema, describe, example_of, notes_on, type_of
 
-_STYLE = """
-:root { color-scheme: light dark; --line: light-dark(#d5d9e0, #3a3f4a); --soft: light-dark(#f3f5f8, #20242c); }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 0 auto; padding: 1rem 1.5rem 6rem; }
-h2 { margin-top: 3rem; border-bottom: 2px solid var(--line); text-transform: capitalize; }
-h3 { margin: 0 0 .5rem; overflow-wrap: anywhere; }
-h4 { margin: 1rem 0 .25rem; }
-section { border: 1px solid var(--line); border-radius: 6px; padding: .75rem 1rem; margin: 1rem 0; }
-section:target { outline: 3px solid #4c8dff; }
-table { border-collapse: collapse; width: 100%; }
-td { border-top: 1px solid var(--line); padding: .3rem .8rem .3rem 0; vertical-align: top; overflow-wrap: anywhere; }
-td:first-child { width: 16rem; }
-nav td:first-child { width: 24rem; }
-section td:nth-child(2) { width: 18rem; }
-code, pre { font: .9em/1.4 ui-monospace, monospace; background: var(--soft); border-radius: 3px; padding: 0 .2em; }
-pre { padding: .6rem .8rem; white-space: pre-wrap; overflow-wrap: anywhere; }
-small { opacity: .8; }
-small code { overflow-wrap: anywhere; }
-summary { cursor: pointer; }
-p:empty { display: none; }
-b { color: #c2410c; }
-.method { display: inline-block; min-width: 3.2em; color: #fff; background: #1f6f43; border-radius: 3px;
-  padding: 0 .4em; font: bold .8em/1.6 ui-monospace, monospace; text-align: center; }
-.post { background: #8a4b08; }
-.put { background: #7a3e9d; }
-"""
+_STYLE = Path(__file__).with_name("page.css").read_text("utf-8")
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 CONTENT_SECURITY_POLICY = (

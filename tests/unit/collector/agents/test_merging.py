@@ -33,6 +33,13 @@ def test_name_and_address_of_one_node_are_one_agent() -> None:
     assert conflicts == ()
 
 
+def test_a_name_that_begins_with_a_digit_is_no_address() -> None:
+    """So two of them may be one node's, as a node has several interfaces."""
+    one = sighting("http://9front:8471", "agents", host="node1")
+    _, conflicts = merge([one, sighting("http://9front-ib:8471", "registered", host="node1")])
+    assert conflicts == ()
+
+
 def test_name_is_kept_from_whom_knows_it() -> None:
     """DNS gives an address, Kubernetes gives it a name."""
     agents, _ = merge(

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from collector.concurrency import tasks as ending
-from collector.concurrency.tasks import end
+from collector.concurrency.tasks import end, in_background
 
 
 class Stubborn:
@@ -59,3 +59,19 @@ async def test_one_who_ends_others_and_is_cancelled_ends_them_first() -> None:
         await end(ends)
     assert not stubborn.goes_on
     assert ends.cancelled()
+
+
+async def test_work_in_the_background_ends_with_what_it_serves_and_not_in_silence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with in_background(asyncio.sleep(600), "waiting") as task:
+        await asyncio.sleep(0)
+        assert not task.done()
+    assert task.cancelled() and caplog.text == ""
+
+    async def fail() -> None:
+        raise LookupError("made for this test")
+
+    async with in_background(fail(), "failing"):
+        await asyncio.sleep(0.01)
+    assert "failing has ended" in caplog.text and "made for this test" in caplog.text
