@@ -52,7 +52,8 @@ test-quick: $(INSTALLED) ## run what takes little time, and no real job: for whi
 repeat: $(INSTALLED) ## the same questions again and again about jobs that move, and 400 kills; takes half an hour
 	$(BIN)/python -m pytest -m repeated
 
-frameworks: $(INSTALLED) ## jobs as Ray, transformers, DeepSpeed, Ignite and TorchX start them; installs these into build/frameworks
+frameworks: $(INSTALLED) ## jobs as Ray, transformers, DeepSpeed, Ignite and TorchX start them, on nccl, too; installs these into build/frameworks
+	$(BIN)/python -m deploy.lab.environment
 	$(BIN)/python -m pytest -n 0 -m frameworks
 
 preflight: $(INSTALLED) ## try `unhang preflight` on hosts with thirty faults, as root; takes half an hour

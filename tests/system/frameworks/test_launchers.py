@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from agent.proc.procfs import ProcFs
-from agent.sources.logs.logs_source import own_pid
 from shared.wire.trace import Trace
 from tests.build.processes.ports import free_port
 from tests.system.frameworks.environments import python_with
@@ -29,7 +28,7 @@ PLAIN = str(PROGRAMS / "plain.py")
 def assert_found_and_named(job: Launched, *, name: str | None = None, recorded: bool = True) -> None:
     """Its ranks are found as they are, under one name; the sleeper is named, by stacks alone, too."""
     found = job.found()
-    pids = {number: own_pid(ProcFs(), rank.stat.pid) for number, rank in found.items()}
+    pids = {number: ProcFs().inner_pid(rank.stat.pid) for number, rank in found.items()}
     assert pids == dict(job.pids), job.output.read_text(errors="replace")
     assert {rank.identity.world_size for rank in found.values()} == {len(job.pids)}
     (seen,) = {rank.identity.job for rank in found.values()}

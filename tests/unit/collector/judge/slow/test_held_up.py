@@ -360,3 +360,36 @@ def test_who_moves_while_it_waits_for_a_peer_has_its_minute_while_it_is_watched(
     """It may have had an answer a moment ago, however long the others have waited by then."""
     seen = Seen(frames=(USER, Frame("readinto", "/usr/lib/python3.11/socket.py", 706)), switches_per_second=wakes)
     assert judged(looks_at(seen, after=74.0)).verdict is verdict
+
+
+NEXT_LINE = USER._replace(line=41)
+ELSEWHERE = Frame("validate", USER.file, 90)
+
+
+@pytest.mark.parametrize(
+    ("frames", "after", "recorder", "verdict"),
+    [
+        ([USER, USER], 90.0, True, Verdict.CANNOT_TELL),
+        ([USER, NEXT_LINE], 90.0, True, Verdict.CANNOT_TELL),
+        ([USER, USER], 4.0, False, Verdict.CANNOT_TELL),
+        ([USER, USER], 30.0, True, Verdict.NOT_HUNG),
+        ([USER, ELSEWHERE], 90.0, True, Verdict.NOT_HUNG),
+    ],
+)
+def test_where_all_go_round_in_one_place_nothing_shows_whether_they_work(
+    frames: list[Frame], after: float, recorder: bool, verdict: Verdict
+) -> None:
+    """`while not work.is_completed()` on every rank is no progress, and no proof of a hang either."""
+    job = Job({rank: [*training(rank, 2), Stay()] for rank in range(4)}, PAIRS)
+    looks = [
+        live_looks(
+            job,
+            dict.fromkeys(range(4), replace(AT_WORK, frames=(frame,))),
+            after_seconds=after - 3.0,
+            recorder=recorder,
+        )[i]
+        for i, frame in enumerate(frames)
+    ]
+    diagnosis = diagnose(looks, Expected())
+    assert diagnosis.verdict is verdict and not diagnosis.findings
+    assert ("poll for what does not come" in diagnosis.headline) is (verdict is Verdict.CANNOT_TELL)
