@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from tests.bench.jobs import REPOSITORY, wait_for
+from tests.bench.jobs import REPOSITORY
 from tests.build.processes.ports import free_port
+from tests.build.processes.processes import until
 from tests.build.services.incident_receivers import Received, ReceiverServer, served_receiver
 from tests.system.live.asking import unhang
 from tests.system.live.jobs import Job
@@ -59,8 +60,7 @@ def _first_about(server: ReceiverServer, job: str) -> Received:
     def found() -> Sequence[Received]:
         return [each for each in server.received if each.json()["data"]["names"]["job"] == job]
 
-    wait_for(lambda: bool(found()), seconds=_MOST_SECONDS)
-    return found()[0]
+    return until(found, bool, seconds=_MOST_SECONDS)[0]
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def serving(folder: Path, *more: str) -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         running = [subprocess.Popen(words, cwd=REPOSITORY, env=environment, stderr=log) for words in commands]
         try:
-            wait_for(lambda: _is_registered(f"http://{collector}"), seconds=120.0)
+            until(lambda: _is_registered(f"http://{collector}"), bool, seconds=120.0)
             yield f"http://{collector}"
         finally:
             for process in running:

@@ -25,10 +25,11 @@ import httpx
 import psutil
 
 from shared.rank_sets import fold
-from tests.bench.jobs import REPOSITORY, wait_for
+from tests.bench.jobs import REPOSITORY
 from tests.bench.simulated.digests import Agents, digest_of
 from tests.bench.simulated.farm import Farm, agents
 from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob
+from tests.build.processes.waiting import until_it_answers
 from tests.build.services.certificates import Signed
 
 SIZES = (64, 256, 1024, 4096)
@@ -163,22 +164,14 @@ def a_collector(
         )
         try:
             try:
-                wait_for(lambda: _is_up(f"{'http' if tls is None else 'https'}://{listen}"), seconds=60)
-            except TimeoutError:
+                until_it_answers(f"{'http' if tls is None else 'https'}://{listen}/healthz", collector)
+            except AssertionError:
                 print((directory / "collector.log").read_text(encoding="utf-8", errors="replace"), file=sys.stderr)
                 raise
             yield f"http://{listen}", psutil.Process(collector.pid)
         finally:
             collector.terminate()
             collector.wait(timeout=60)
-
-
-def _is_up(url: str) -> bool:
-    try:
-        # Without certificates: to load all that are trusted takes more than the answer does.
-        return httpx.get(f"{url}/healthz", timeout=2.0, trust_env=False, verify=False).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def tell(url: str, process: psutil.Process, farm: Farm) -> float:

@@ -5,14 +5,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import psutil
 
 from agent.probe.path import probe_path
+from tests.build.processes.processes import until
+from tests.build.processes.waiting import until_it_answers
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -33,7 +34,7 @@ def a_job(program: str, directory: Path, *, name: str, ranks: int) -> Iterator[N
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_for(lambda: len(list(directory.glob("ready-*"))) == ranks, seconds=180)
+        until(lambda: len(list(directory.glob("ready-*"))), lambda ready: ready == ranks, seconds=180)
         time.sleep(2.0)
         yield
     finally:
@@ -53,24 +54,8 @@ def an_agent() -> Iterator[tuple[str, psutil.Process]]:
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        wait_for(lambda: _answers(url), seconds=30)
+        until_it_answers(f"{url}/healthz", agent)
         yield url, psutil.Process(agent.pid)
     finally:
         agent.terminate()
         agent.wait(timeout=30)
-
-
-def wait_for(true: Callable[[], bool], *, seconds: float) -> None:
-    """Wait until the function `true` returns true. Raises TimeoutError after `seconds`."""
-    until = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > until:
-            raise TimeoutError(f"not ready within {seconds:.0f} s")
-        time.sleep(0.05)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/healthz", timeout=2.0).status_code == 200
-    except httpx.HTTPError:
-        return False

@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from collector.settings import CollectorSettings
 from shared.answer.diagnosis import Diagnosis
 from shared.missing import Reason
 from shared.wire.debug_output import DeepLook, How
+from tests.build.processes.waiting import until_it_answers
 from tests.system.deploy.sandbox import command_under
 from tests.system.deploy.units import RUN_SECONDS
 
@@ -78,7 +78,7 @@ def running_agent(*, drop_in: str | None = None, **variables: str) -> Iterator[s
     command = command_under("agent", (sys.executable, "-c", AGENT, "agent", "--listen", address), drop_in=drop_in)
     with subprocess.Popen(command, env={**os.environ, **QUIET, **variables}) as process:
         try:
-            wait_for(f"http://{address}/healthz")
+            until_it_answers(f"http://{address}/healthz", process)
             yield f"http://{address}"
         finally:
             process.terminate()
@@ -89,18 +89,6 @@ def agent() -> Iterator[str]:
     """One without drop-ins, which is asked for debuggers, too."""
     with running_agent(UNHANG_AGENT_DEBUGGERS="true") as address:
         yield address
-
-
-def wait_for(address: str) -> None:
-    """Wait until a service answers."""
-    deadline = time.monotonic() + RUN_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            httpx.get(address, verify=False).raise_for_status()
-            return
-        except httpx.HTTPError:
-            time.sleep(0.1)
-    raise AssertionError(f"no answer from {address}")
 
 
 def under_the_unit(*program: str) -> subprocess.CompletedProcess[str]:

@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ import yaml
 from collector.settings import CollectorSettings
 from tests.build.processes import warm
 from tests.build.processes.ports import free_port
+from tests.build.processes.processes import until
 from tests.system.deploy.test_containers import COMPOSE, DOCKERFILE, services
 from tests.system.deploy.units import REPOSITORY
 from tests.system.live.fork_launcher import FORK_LAUNCHER
@@ -155,14 +155,6 @@ class Box:
         return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
 
 
-def wait_until(what: str, happens: Callable[[], bool]) -> None:
-    """Wait for something, and say what did not come."""
-    deadline = time.monotonic() + SECONDS
-    while not happens():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-
-
 def wait_for_steps(folder: Path) -> None:
     """Wait until every rank has made its last step before the one that goes wrong."""
     (step,) = re.findall(r"^FAULT_STEP = (\d+)", TRAIN.read_text(encoding="utf-8"), re.MULTILINE)
@@ -172,7 +164,7 @@ def wait_for_steps(folder: Path) -> None:
         said = "".join(path.read_text(errors="replace") for path in folder.glob("train-*.log"))
         return all(line in said for line in lines)
 
-    wait_until("the job has not come to its faulty step", all_there)
+    until(all_there, bool, SECONDS)
 
 
 @pytest.mark.needs("curl")
@@ -194,8 +186,8 @@ def test_its_commands_find_the_rank_that_hangs(tmp_path: Path) -> None:
             stack.enter_context(box.running(name, **seen, **here))
         stack.enter_context(box.running("collector"))
         for name in ("agent-a", "agent-b", "collector"):
-            wait_until(f"{name} does not listen", partial(box.listens, name))
-            wait_until(f"{name} is not healthy", partial(box.healthy, name))
+            until(partial(box.listens, name), bool, SECONDS)
+            until(partial(box.healthy, name), bool, SECONDS)
         wait_for_steps(tmp_path)
         (question,) = re.findall(r"^#   (curl .*)$", TEXT, re.MULTILINE)
         command = ("sh", "-c", f"{box.here('collector', question)} --silent --fail-with-body")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.build.processes.waiting import until_it_answers
 from tests.system.deploy import test_agent_rights as unit
 from tests.system.deploy.test_kubernetes import main_container
 from tests.system.deploy.units import RUN_SECONDS
@@ -50,7 +51,7 @@ def agent(py_spy_of_the_image: Path) -> Iterator[str]:
     words = ("agent", "--listen", address, "--py-spy", py_spy_of_the_image)
     command = command_in_the_pod((sys.executable, "-c", unit.AGENT, *words))
     with subprocess.Popen(command, env={**os.environ, **unit.QUIET}) as process:
-        unit.wait_for(f"http://{address}/healthz")
+        until_it_answers(f"http://{address}/healthz", process)
         yield f"http://{address}"
         process.terminate()
 

@@ -15,6 +15,8 @@ from standardwebhooks import Webhook
 from shared.rank_sets import unfold
 from tests.build.processes import warm
 from tests.build.processes.ports import free_port
+from tests.build.processes.processes import until
+from tests.build.processes.waiting import until_it_answers
 from tests.build.services.incident_receivers import Received, ReceiverServer, served_receiver
 from tests.system.e2e.hosts import container, only_child
 from tests.system.live.jobs import Job
@@ -51,13 +53,12 @@ class Services:
 
     def until_watched(self, job: Job) -> None:
         """Wait until the job's ranks are known, with their marks."""
-        deadline = time.monotonic() + SECONDS
-        while not any(
-            each["job"] == job.name and each["ranks"] == "0-3" and each["still_seconds"] is not None
-            for each in self.get("/v1/watched-jobs")["jobs"]
-        ):
-            assert time.monotonic() < deadline, self.get("/v1/watched-jobs")
-            time.sleep(0.2)
+
+        def is_known(jobs: list[dict[str, Any]]) -> bool:
+            own = [each for each in jobs if (each["job"], each["ranks"]) == (job.name, "0-3")]
+            return any(each["still_seconds"] is not None for each in own)
+
+        until(lambda: self.get("/v1/watched-jobs")["jobs"], is_known, SECONDS)
 
     def close(self) -> None:
         """Ask no more."""
@@ -120,15 +121,8 @@ def services(tmp_path_factory: pytest.TempPathFactory, receiver: ReceiverServer,
         started_beside(beside, log, "agent", "--listen", agent, "--collectors", url, *often),
     ):
         found = Services(url, log)
-        deadline = time.monotonic() + SECONDS
-        while True:
-            try:
-                if found.get("/v1/agents")["agents"]:
-                    break
-            except httpx.TransportError:
-                pass
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until_it_answers(f"{url}/healthz")
+        until(lambda: found.get("/v1/agents")["agents"], bool, SECONDS)
         yield found
         found.close()
 
@@ -164,11 +158,8 @@ def test_jobs_that_hang_are_incidents_and_end(
     for job in (asleep, ring):
         over = services.until(job, lambda incident: incident["state"] == "resolved")
         assert over["history"][-1]["note"] == "the job has ended"
-    deadline = time.monotonic() + SECONDS
-    while len(told_of(receiver, asleep)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    assert [each.json()["data"]["change"] for each in told_of(receiver, asleep)] == ["opened", "resolved"]
+    both = until(lambda: told_of(receiver, asleep), lambda told: len(told) >= 2, SECONDS)
+    assert [each.json()["data"]["change"] for each in both] == ["opened", "resolved"]
 
 
 def told_of(receiver: ReceiverServer, job: Job) -> list[Received]:
@@ -183,10 +174,7 @@ def test_job_that_a_killed_rank_takes_along_leaves_a_diagnosis(services: Service
     ) as job:
         services.until_watched(job)
         os.kill(job.outside()[2], signal.SIGKILL)
-        deadline = time.monotonic() + SECONDS
-        while not (kept := services.get("/v1/diagnoses", job=job.name)["diagnoses"]):
-            assert time.monotonic() < deadline, services.get("/v1/watched-jobs")
-            time.sleep(0.5)
+        kept = until(lambda: services.get("/v1/diagnoses", job=job.name)["diagnoses"], bool, SECONDS)
         assert services.get(f"/v1/diagnoses/{kept[0]['id']}")["coverage"]["expected"] == 4
 
 

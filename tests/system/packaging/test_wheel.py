@@ -3,7 +3,6 @@
 import socket
 import sqlite3
 import subprocess
-import time
 import zipfile
 from contextlib import closing
 from pathlib import Path, PurePosixPath
@@ -12,6 +11,7 @@ import httpx
 import pytest
 
 from shared import VERSION
+from tests.build.processes.waiting import until_it_answers
 from tests.system.packaging.environments import REPOSITORY, RUN_SECONDS, Environment
 
 PACKAGES = ("agent", "cli", "collector", "shared")
@@ -82,19 +82,10 @@ def test_documentation_is_served_by_what_the_wheel_carries(installed: Environmen
     command = (installed.folder / "bin" / "unhang", kind, "--listen", listen)
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as service:
         try:
-            page = _once_it_answers(f"http://{listen}/docs")
+            until_it_answers(f"http://{listen}/docs", service)
+            page = httpx.get(f"http://{listen}/docs", verify=False, timeout=RUN_SECONDS)
         finally:
             service.terminate()
     assert f"<h1>unhang {kind} {VERSION}</h1>" in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "<script" not in page.text
-
-
-def _once_it_answers(url: str) -> httpx.Response:
-    until = time.monotonic() + RUN_SECONDS
-    while True:
-        try:
-            return httpx.get(url, verify=False, timeout=RUN_SECONDS)
-        except httpx.ConnectError:
-            assert time.monotonic() < until
-            time.sleep(0.1)

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +22,7 @@ from typing import Any
 
 import httpx
 
+from tests.build.processes.waiting import until_it_answers
 from tests.system.live.jobs import Job
 from tests.system.live.truths import REPOSITORY
 
@@ -124,22 +124,10 @@ def _service(checkout: Path, *words: str) -> Iterator[str]:
         address = f"127.0.0.1:{holder.getsockname()[1]}"
     with subprocess.Popen((sys.executable, "-m", "cli", *words, "--listen", address), cwd=checkout) as process:
         try:
-            _wait_for(f"http://{address}/healthz")
+            until_it_answers(f"http://{address}/healthz", process)
             yield f"http://{address}"
         finally:
             process.terminate()
-
-
-def _wait_for(url: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while True:
-        try:
-            httpx.get(url, trust_env=False).raise_for_status()
-            return
-        except httpx.HTTPError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
 
 
 @contextmanager
