@@ -80,6 +80,9 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     (None, Support.SILENCE): Sure(_SUSPECTED, 1, "it does not answer, but the way to it may be at fault"),
     (None, Support.SILENT_NODE): Sure(_SUPPORTED, 2, "others wait for it, and its node does not answer"),
     (None, Support.ELIMINATION): Sure(_SUSPECTED, 1, "it is merely not where the others are, and may be elsewhere"),
+    (Kind.STUCK_TOGETHER, Support.ELIMINATION): Sure(
+        _SUSPECTED, 1, "how many ranks the job has is not known: one that left nothing may be missing"
+    ),
     (None, Support.AT_WORK): Sure(_SUSPECTED, 1, "it works, and may still come, however long that takes"),
     (None, Support.TIE): Sure(_SUSPECTED, 1, "nothing sets one side apart from the other"),
     (None, Support.RECORD): Sure(_PROVEN, 1, "the flight records of all ranks involved show it"),

@@ -9,7 +9,7 @@ It is a weak statement: shown with who said it, and nobody is accused by it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 HINTS = (
     *("imed out", "imeout", "stuck", "o progress", "aiting", "aited", "respond", "o response", "nresponsive"),
@@ -41,12 +41,9 @@ _UNITS = {"ms": 0.001, "milli": 0.001, "m": 60.0, "h": 3600.0, "s": 1.0}
 """By what a unit begins with, the first that fits."""
 
 
-def seconds_waited(line: str, hints: Iterable[str] = HINTS) -> float | None:
-    """Return how long a line says that somebody waited; None where it says nothing of the kind.
-
-    `hints`: those of `HINTS` that the whole text has.
-    """
-    if not any(hint in line for hint in hints):
+def seconds_waited(line: str) -> float | None:
+    """Return how long a line says that somebody waited; None where it says nothing of the kind."""
+    if not any(hint in line for hint in HINTS):
         return None
     match = _SAID.search(line[:2000])
     if match is None or _PLAN.search(line[max(0, match.start() - 60) : match.end() + 20]):
