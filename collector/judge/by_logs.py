@@ -16,7 +16,8 @@ often than not, and have no vote.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
@@ -41,6 +42,17 @@ from shared.rank_sets import ranks_in_words
 
 _ORDER = tuple(Witness)
 _MOST_GROUND = 24
+
+
+@dataclass(frozen=True)
+class ByLogs:
+    """What log lines show of one job, read when it is first asked for: of a job that moves it never is."""
+
+    observations: Observations
+
+    @cached_property
+    def faults(self) -> list[Fault]:
+        return faults_by_logs(self.observations)
 
 
 @costs_itself(lambda observations: [])
@@ -78,29 +90,29 @@ def weighed(logged: list[Fault], seen: list[Fault], observations: Observations) 
     return [replace(fault, remarks=(*fault.remarks, told)) for fault in logged]
 
 
-@costs_itself(lambda faults, observations: faults)
-def with_logs(faults: list[Fault], observations: Observations) -> list[Fault]:
+@costs_itself(lambda faults, logged: faults)
+def with_logs(faults: list[Fault], logged: ByLogs) -> list[Fault]:
     """Return faults found by other sources, with the lines that agree with them as further evidence."""
-    return _with_lines(faults, faults_by_logs(observations)) if faults else []
+    return _with_lines(faults, logged.faults) if faults else []
 
 
 def _with_lines(faults: list[Fault], logged: list[Fault]) -> list[Fault]:
     return [_joined(fault, [one for one in logged if set(one.culprits) & set(fault.culprits)]) for fault in faults]
 
 
-@costs_itself(lambda findings, observations: ())
-def conflicts_by_logs(findings: Iterable[Finding], observations: Observations) -> tuple[Conflict, ...]:
+@costs_itself(lambda findings, logged: ())
+def conflicts_by_logs(findings: Iterable[Finding], logged: ByLogs) -> tuple[Conflict, ...]:
     """Return where log lines and the findings cannot both be right, and what nodes chose differently by their logs."""
     told = tuple(findings)
     culprits = {rank for finding in told for rank in finding.culprit_ranks}
-    others = [fault for fault in (faults_by_logs(observations) if told else []) if fault.culprits]
+    others = [fault for fault in (logged.faults if told else []) if fault.culprits]
     named = ranks_in_words(sorted(culprits)) if culprits else "nobody"
     against = tuple(
         Conflict(sources=("logs", "verdict"), text=f"according to the logs, {fault.said}; the finding names {named}")
         for fault in others
         if not set(fault.culprits) & culprits
     )
-    return against + odd_interfaces(observations.roster)
+    return against + odd_interfaces(logged.observations.roster)
 
 
 def _opinions(statements: Statements, observations: Observations) -> list[Opinion]:

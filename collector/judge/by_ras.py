@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.marks.table import Lag, MarkTable, Witness
 from collector.align.observations import Observations
@@ -27,7 +28,7 @@ from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_ma
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure, of_counts, of_lost
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
-from collector.judge.marks.behind import edges_of, lag_in
+from collector.judge.marks.behind import lag_in, waiters_in
 from collector.judge.ras_lag import BLIND, SHORT, lag_evidence, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
@@ -37,6 +38,7 @@ from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.ras import RasStatus
+from shared.wire.trace import Signature
 
 _BY_RAS = frozenset({Accuser.RAS})
 _Lagging = tuple[RasGroup, Lag]
@@ -168,7 +170,7 @@ def _lag_faults(lags: Sequence[_Lagging], ras: RasView, observations: Observatio
     """Steps 3 and 5."""
     known = observations.roster.ranks
     here = {rank for rank, view in known.items() if not view.gone}
-    edges = edges_of([replace(lag, waiting=tuple(r for r in lag.waiting if r in here)) for _, lag in lags])
+    edges = _edges([replace(lag, waiting=tuple(r for r in lag.waiting if r in here)) for _, lag in lags])
     kept = not observations.roster.live and len(lags) == 1 and _is_alone(lags[0][1])
     faults = _root_faults(edges, ras, observations, though_once=kept)
     by_operation = {(group.name, lag.op): (group, lag) for group, lag in lags}
@@ -183,6 +185,22 @@ def _lag_faults(lags: Sequence[_Lagging], ras: RasView, observations: Observatio
         for fault in faults
         if fault.group is not None
     ]
+
+
+def _edges(lags: Sequence[Lag]) -> tuple[Edge, ...]:
+    """Who waits for whom: RAS knows of members and counts, and of no single operation."""
+    return tuple(
+        Edge(rank, lag.behind, view, Signature(lag.op or "", "nccl"), lag.number, False, None, 0)
+        for lag in lags
+        for view in [_view(lag)]
+        for rank in waiters_in(lag, lags)
+    )
+
+
+def _view(lag: Lag) -> GroupView:
+    members = tuple(sorted({*lag.waiting, *lag.behind}))
+    name, description = ("", "") if lag.group is None else (lag.group.name, lag.group.description)
+    return GroupView(name, description, members, members, False, {}, ())
 
 
 def _is_alone(lag: Lag) -> bool:
@@ -207,7 +225,7 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
             has = ranks_with(gone, "has", "have")
             lag = Lag(Witness.LAUNCHES, "", tuple(sorted(there)), gone, len(there), len(gone), group=group.ref)
             remark = f"{has} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS"
-            for fault in _root_faults(edges_of([lag]), ras, observations):
+            for fault in _root_faults(_edges([lag]), ras, observations):
                 sure = how_sure(fault.kind, Support.COUNTS)
                 faults.append(
                     replace(fault, op=None, certainty=sure, remarks=(remark, BLIND), group=None, ref=group.ref)

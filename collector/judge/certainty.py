@@ -4,8 +4,7 @@
 `supported`  it follows from two independent sources that agree, or from one of which a part is inferred or not seen.
 `suspected`  one weak source, a tie, or nothing but elimination.
 
-Nothing else in the judge says how sure it is: it names the support, and `how_sure` looks it up. The row's sentence is
-what users read behind the word. The last rows are for what would be proven, if it did not rest on them, too.
+Nothing else in the judge says how sure it is: it names the support, and `how_sure` looks it up in `certainty.toml`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import Evidence, Finding
 from shared.answer.words import Cause, Certainty, Kind
 from shared.isolation import costs_itself
+from shared.packs import read_pack
 from shared.rank_sets import ranks_in_words
 
 
@@ -66,64 +66,11 @@ class Support(StrEnum):
     PART_FAILED = "a part of unhang that failed"
 
 
-_SUSPECTED, _SUPPORTED, _PROVEN = Certainty.SUSPECTED, Certainty.SUPPORTED, Certainty.PROVEN
 TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
-    (None, Support.PROCESS): Sure(_PROVEN, 1, "a process that is stopped or has ended cannot join the others"),
-    (None, Support.ENDINGS): Sure(_SUPPORTED, 1, "the failure was seen; that it ended the others was not"),
-    (None, Support.ENDED): Sure(_PROVEN, 1, "all of its processes have ended; which was the first is not known"),
-    (None, Support.ASKED): Sure(_PROVEN, 1, "it was ended from outside: its processes got signals to end"),
-    (None, Support.EXIT_CODE): Sure(_SUSPECTED, 1, "an exit code tells that it failed, not whose fault that was"),
-    (None, Support.ABSENCE): Sure(_SUPPORTED, 2, "others wait for it, and it is nowhere that it should be"),
-    (None, Support.BESIDE): Sure(
-        _SUPPORTED, 1, "ranks wait to be joined; that these processes are the lacking ranks is inferred"
-    ),
-    (None, Support.SILENCE): Sure(_SUSPECTED, 1, "it does not answer, but the way to it may be at fault"),
-    (None, Support.SILENT_NODE): Sure(_SUPPORTED, 2, "others wait for it, and its node does not answer"),
-    (None, Support.ELIMINATION): Sure(_SUSPECTED, 1, "it is merely not where the others are, and may be elsewhere"),
-    (Kind.STUCK_TOGETHER, Support.ELIMINATION): Sure(
-        _SUSPECTED, 1, "how many ranks the job has is not known: one that left nothing may be missing"
-    ),
-    (None, Support.AT_WORK): Sure(_SUSPECTED, 1, "it works, and may still come, however long that takes"),
-    (None, Support.TIE): Sure(_SUSPECTED, 1, "nothing sets one side apart from the other"),
-    (None, Support.RECORD): Sure(_PROVEN, 1, "the flight records of all ranks involved show it"),
-    (None, Support.PART_OF_RECORD): Sure(
-        _SUPPORTED, 1, "flight records show it, but members or an order are inferred, or some ranks left no record"
-    ),
-    (Kind.P2P_DEADLOCK, Support.PART_OF_RECORD): Sure(
-        _SUSPECTED, 1, "only one order of operations makes it a deadlock, and that order is inferred"
-    ),
-    (None, Support.RECORD_AND_STACKS): Sure(_SUPPORTED, 2, "the records show who waits, and the stacks what for"),
-    (None, Support.HABIT): Sure(_SUSPECTED, 1, "it broke with what it had done before, which may be right for once"),
-    (None, Support.STACKS): Sure(
-        _SUSPECTED, 1, "only stacks show it, and a stack does not tell which operation a rank is in"
-    ),
-    (None, Support.STACKS_AND_KERNEL): Sure(_SUPPORTED, 2, "its stack and the kernel agree on where it is blocked"),
-    (None, Support.KERNEL_LINES): Sure(_SUSPECTED, 1, "trouble on a node need not be the job's trouble"),
-    (None, Support.COUNTS): Sure(
-        _SUSPECTED, 1, "only NCCL RAS's counts of launches show it, and those of healthy ranks differ for a moment"
-    ),
-    (None, Support.COUNTS_AND_STACKS): Sure(_SUPPORTED, 2, "two reports of NCCL RAS and the stacks say the same"),
-    (None, Support.LINES): Sure(_SUSPECTED, 1, "only one kind of log line shows it, or several contradict each other"),
-    (None, Support.AGREED_LINES): Sure(
-        _SUPPORTED, 2, "two kinds of log lines agree, or log lines and what is seen of the rank"
-    ),
-    (None, Support.OWN_LINES): Sure(
-        _SUPPORTED, 1, "the log lines of several ranks agree, and the rank's own lines differ from them"
-    ),
-    (None, Support.LOCK): Sure(_SUSPECTED, 1, "who holds the lock file is not known, and may be at work"),
-    (None, Support.LOCK_HOLDER): Sure(_SUPPORTED, 1, "the lock file's holder is a rank that stands still or is gone"),
-    (None, Support.COUNTERS): Sure(
-        _SUPPORTED, 1, "counters of the process groups and what these have pending show it; no flight record was kept"
-    ),
-    (None, Support.MAY_COME): Sure(
-        _SUPPORTED, 1, "it may still come: it is at work, where a healthy rank may be, or was only partly seen"
-    ),
-    (None, Support.FILE_TIMES): Sure(
-        _SUPPORTED, 1, "flight records show it, and that it lasts is inferred from the times of their files"
-    ),
-    (None, Support.INFERRED_GROUP): Sure(_SUPPORTED, 1, "the members of the process group are inferred"),
-    (None, Support.PART_FAILED): Sure(_SUSPECTED, 1, "a part of unhang failed that may have contradicted it"),
-    (None, Support.OTHER_USERS): Sure(_SUPPORTED, 1, "part of it may rest on another user's processes"),
+    (Kind(row["kind"]) if "kind" in row else None, Support[row["support"].upper()]): Sure(
+        Certainty(row["level"]), row.get("sources", 1), row["reason"]
+    )
+    for row in read_pack(__file__, "certainty.toml")["rows"]
 }
 """A row with a kind goes before that of all kinds."""
 _OF_RECORDS = (Support.RECORD, Support.PART_OF_RECORD, Support.RECORD_AND_STACKS)

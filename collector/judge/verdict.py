@@ -43,7 +43,7 @@ from collector.align.expected import Expected
 from collector.align.groups.device_queues import unfinished
 from collector.align.groups.process_groups import line_up
 from collector.align.groups.wait_edges import Edge, find_edges
-from collector.align.job_owner import one_users
+from collector.align.job_owner import Whose, one_users
 from collector.align.logs.attributed_lines import hear, is_wait
 from collector.align.node_facts import node_facts, with_endings
 from collector.align.observations import Observations
@@ -56,7 +56,7 @@ from collector.align.stacks.stack_classes import classes_of
 from collector.align.stacks.tables.row_types import Doing
 from collector.checks.all import check_job
 from collector.judge.by_lock_files import builds, with_holders
-from collector.judge.by_logs import conflicts_by_logs, faults_by_logs, weighed, with_logs
+from collector.judge.by_logs import ByLogs, conflicts_by_logs, weighed, with_logs
 from collector.judge.by_ras import faults_by_ras
 from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks
@@ -116,8 +116,9 @@ def _nothing_judged(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Di
 
 @costs_itself(_nothing_judged, part="the judge")
 def _diagnosed(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
-    reading, observations = read(snapshots, expected)
-    snapshots, expected, doubts = one_users(snapshots, expected)  # 0
+    whose = one_users(snapshots, expected)  # 0
+    reading, observations, logged = _read_one_users(whose)
+    snapshots, expected, doubts = whose
     steps = () if reading.findings else steps_to_know_more(reading, observations)
     return Diagnosis(
         job=observations.roster.job,
@@ -135,7 +136,7 @@ def _diagnosed(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnos
         coverage=coverage_of(observations.roster, expected, snapshots),
         conflicts=doubts
         + observations.roster.conflicts
-        + conflicts_by_logs(reading.findings, observations)
+        + conflicts_by_logs(reading.findings, logged)
         + conflicts_of_records(observations)
         + device_conflicts(observations),
     )
@@ -143,15 +144,20 @@ def _diagnosed(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnos
 
 def read(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[Interpretation, Observations]:
     """The verdict before it is put into words, and the observations it was read from."""
-    snapshots, expected, doubts = one_users(snapshots, expected)  # 0
+    return _read_one_users(one_users(snapshots, expected))[:2]  # 0
+
+
+def _read_one_users(whose: Whose) -> tuple[Interpretation, Observations, ByLogs]:
+    snapshots, expected, doubts = whose
     with failures_told() as failures:
         observations = set_scene(snapshots, expected)
-        reading = with_strays(_read(observations), observations, snapshots)
+        logged = ByLogs(observations)
+        reading = with_strays(_read(observations, logged), observations, snapshots)
     if failures and reading.verdict is Verdict.NOT_HUNG:
         reading = Interpretation(Verdict.CANNOT_TELL, f"{reading.reason}, but {_PART_FAILED}")
     remarks = (*(doubt.text for doubt in doubts), *((_PART_FAILED,) if failures else ()))
     support = Support.PART_FAILED if failures else Support.OTHER_USERS
-    return (_unproven(reading, remarks, support) if remarks else reading), observations
+    return (_unproven(reading, remarks, support) if remarks else reading), observations, logged
 
 
 _PART_FAILED = "a part of unhang failed, and what it would have said is not part of this: see the coverage"
@@ -181,8 +187,8 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster), *earlier)
 
 
-@costs_itself(lambda _: Interpretation(Verdict.CANNOT_TELL, "unhang failed to judge it"), part="the judge's steps")
-def _read(observations: Observations) -> Interpretation:
+@costs_itself(lambda *_: Interpretation(Verdict.CANNOT_TELL, "unhang failed to judge it"), part="the judge's steps")
+def _read(observations: Observations, logged: ByLogs) -> Interpretation:
     if _is_over(observations):
         return ended_job(observations)  # A
     if not observations.activities and not observations.roster.unowned:
@@ -191,10 +197,10 @@ def _read(observations: Observations) -> Interpretation:
         return _moving(observations)
     recorded = faults_by_record(observations)
     shown = with_lags(of_looked_at(recorded, observations), observations)
-    faults = with_logs(shown or faults_by_ras(observations), observations)  # C
+    faults = with_logs(shown or faults_by_ras(observations), logged)  # C
     by_stacks = [] if faults else faults_by_stacks(observations)
     seen = of_looked_at(by_stacks, observations)
-    faults = faults or weighed(faults_by_logs(observations), with_counts(seen, observations), observations)  # D
+    faults = faults or weighed(logged.faults, with_counts(seen, observations), observations)  # D
     hung = still_hung(faults, observations)
     if not faults and hung is None:  # E
         elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)

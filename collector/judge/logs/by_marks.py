@@ -10,6 +10,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable
+from typing import Any
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
@@ -18,10 +19,9 @@ from collector.align.marks.detail_lines import tables_by_fingerprints
 from collector.align.marks.reports import ASKED_FIRST, lags_by_reports, places_in_words
 from collector.align.marks.table import Call, Lag, Line, MarkTable, Witness
 from collector.align.marks.watchdog_lines import tables_by_watchdogs
-from collector.judge.logs.vote import Opinion, line_of, unnamed, with_field, writers_in_words, writers_of
-from collector.judge.marks.behind import edges_of, lag_in, may_be_named
+from collector.judge.logs.vote import Opinion, line_of, voted, with_field, writers_of
+from collector.judge.marks.behind import lag_in, may_be_named, waiters_in
 from collector.judge.marks.sides import Sides, calls_of, difference_in
-from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import Evidence, LogEvidence, SequenceEvidence, Side, SignatureEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
@@ -109,9 +109,7 @@ def _one_sided(statements: Statements) -> list[Opinion]:
         return []
     event = lines[0][1]
     op = event.fields.get("op")
-    said = f"the ranks' operations differ: group rank {event.fields['rank']} ran {op or 'another operation'}"
-    remark, kind = "the line does not tell what the others ran: theirs does", Kind.COLLECTIVE_MISMATCH
-    return [unnamed(Witness.FINGERPRINTS, kind, lines[:1], said, remark, victims=(), cause=Cause.USER_CODE, op=op)]
+    return voted("one_sided", lines[:1], victims=(), op=op, ran=op or "another operation")
 
 
 def _is_firm(table: MarkTable, sides: Sides[Hashable]) -> bool:
@@ -139,11 +137,12 @@ def _own_lines(table: MarkTable, sides: Iterable[tuple[int, ...]]) -> Iterable[L
 
 def _rooted(lags: list[Lag], waiting: set[int], statements: Statements) -> list[Opinion]:
     """2. Follow the waits across groups and sources; `waiting`: ranks that say themselves that they are in a call."""
-    graph = WaitGraph(edges_of([lag for lag in lags if may_be_named(lag)]))
+    told = [lag for lag in lags if may_be_named(lag)]
+    held = {rank for lag in told for rank in waiters_in(lag, told)}
     opinions = []
     for lag in lags:
-        waits = waiting if lag.tells_waits else waiting | statements.waited
-        roots = [rank for rank in lag.behind if not (rank in waits or graph.waits(rank))]
+        waits = held | waiting if lag.tells_waits else held | waiting | statements.waited
+        roots = [rank for rank in lag.behind if rank not in waits]
         opinions.append(_behind(lag, tuple(roots) if may_be_named(lag) else ()))
     return opinions
 
@@ -259,10 +258,10 @@ def _stuck_watchdogs(statements: Statements) -> list[Opinion]:
     lines = [(r, e) for r, e in told if {"stuck_seconds", "unfinished_works"} & e.fields.keys()]
     if not lines:
         return []
-    seconds = next((f" for {e.fields['stuck_seconds']} s" for _, e in lines if "stuck_seconds" in e.fields), "")
-    said = f"the watchdog of {writers_in_words(lines)} made no progress{seconds}"
-    remark = "a call of NCCL or CUDA does not return there, or a thread keeps the GIL: its native stack tells"
-    return [unnamed(Witness.COUNTERS, Kind.STUCK_TOGETHER, lines, said, remark)]
+    stuck: dict[str, Any] = {
+        name: value for _, event in reversed(lines) for name, value in event.fields.items() if name == "stuck_seconds"
+    }
+    return voted("watchdogs", lines, **stuck)
 
 
 def _barrier_from_outside(statements: Statements) -> list[Opinion]:
@@ -274,6 +273,4 @@ def _barrier_from_outside(statements: Statements) -> list[Opinion]:
     ranks = writers_of(lines)
     who = ranks_in_words(ranks) if ranks else places_in_words(sorted({int(e.fields["waiter"]) for _, e in lines}))
     lost = next((event.fields["peer"] for _, event in lines if "peer" in event.fields), "0")
-    said = f"{who} came to a monitored barrier and lost group rank {lost} there"
-    remark = f"group rank {lost} has given up or ended: its own log names who did not come"
-    return [unnamed(Witness.BARRIER, Kind.RANK_NOT_JOINED, lines, said, remark, op="monitored_barrier")]
+    return voted("barrier", lines, op="monitored_barrier", came=who, lost=lost)

@@ -8,7 +8,7 @@ What fails after a wait that lasted until its timeout is a consequence: whoever 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from collector.align.logs.aftermath import Aftermath
@@ -16,47 +16,20 @@ from collector.align.logs.attributed_lines import Statements, hear
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.align.roster import Roster
-from collector.judge.logs.vote import (
-    FOR_WHOM,
-    Opinion,
-    Said,
-    line_of,
-    lines_of,
-    told_by,
-    unnamed,
-    with_field,
-    writers_in_words,
-    writers_of,
-)
+from collector.judge.logs.vote import Opinion, Said, line_of, lines_of, told_by, voted, with_field, writers_of
 from shared.answer.diagnosis import Link, LinkEnd, LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
+from shared.packs import read_pack
 from shared.wire.log_events import EventKind, LogEvent
 
 MOST_LINKS = 16
 FLUSHED = "5"
 _UNTOLD = "such an error does not tell a dead peer from a bad link"
 
-AT_HOME = {
-    "1": "a message is longer than the buffer for it",
-    "2": "the request does not suit its queue",
-    "4": "its memory is not registered as the request needs it",
-    "6": "a window on its memory could not be bound",
-    "8": "its memory is not open to what arrived",
-}
-"""IB statuses (`ibv_wc_status`) of the adapter that reports them, whatever the link and the peer do."""
-AT_PEER = {
-    "9": "the peer took it for an invalid request",
-    "10": "the peer's memory is not open to the request",
-    "11": "the peer could not carry it out",
-}
-"""Statuses by which the peer's adapter refused what the link had carried to it."""
-_ELSEWHERE = {
-    "12": "nothing came back over the link, however often it was tried",
-    "13": "the peer was never ready to receive",
-    FLUSHED: "it was flushed from a queue that had failed before: a consequence",
-}
-_STATUSES = AT_HOME | AT_PEER | _ELSEWHERE
+_ROWS = read_pack(__file__, "ib_statuses.toml")["statuses"]
+_STATUSES: Mapping[str, str] = {row["code"]: row["means"] for row in _ROWS}
+AT_HOME, AT_PEER = (frozenset(row["code"] for row in _ROWS if row["of"] == side) for side in ("home", "peer"))
 
 
 @dataclass(frozen=True)
@@ -84,7 +57,7 @@ def opinions_by_transport(statements: Statements, observations: Observations, af
     if left is not None:
         return [left]
     links = [each for each in broken if _status(each) not in AT_HOME]
-    return [_of_links(links, statements) if links else _of_adapters(broken)]
+    return [_of_links(links, statements)] if links else _of_adapters(broken)
 
 
 def _left(errors: list[Said], statements: Statements) -> Opinion | None:
@@ -115,11 +88,9 @@ def _of_fabric(errors: list[Said], statements: Statements) -> list[Opinion]:
     hosts = told_by(told, "writer_host")
     where = f" on {', '.join(hosts[:4])}" if hosts else ""
     told.sort(key=lambda line: line[1].fields.get("status") == FLUSHED)  # the cause before what it flushed
-    fields = told[0][1].fields
-    meaning = _in_words([fields.get("status")])
-    said = f"the network failed{where} ({fields['transport']}: {fields.get('type', '')[:120]}{meaning})"
+    meaning = _in_words([told[0][1].fields.get("status")])
     victims = {*writers_of(told), *statements.waited}
-    return [unnamed(Witness.TRANSPORT, Kind.STUCK_TOGETHER, told, said, _UNTOLD, victims=victims, cause=Cause.NETWORK)]
+    return voted("fabric", told, victims=victims, where=where, meaning=meaning)
 
 
 def _of_timeouts(errors: list[Said]) -> list[Opinion]:
@@ -128,10 +99,9 @@ def _of_timeouts(errors: list[Said]) -> list[Opinion]:
     if not told:
         return []
     waited = int(told[0][1].fields["timeout_ms"]) / 1000
-    op = next((event.fields["op"] for _, event in told if "op" in event.fields), None)
-    where = f" in {op}" if op else ""
-    said = f"{writers_in_words(told)} waited {waited:.0f} s for another rank{where} over Gloo, in vain"
-    return [unnamed(Witness.TRANSPORT, Kind.RANK_NOT_JOINED, told, said, FOR_WHOM, op=op)]
+    return voted(
+        "gloo", told, op=next((event.fields["op"] for _, event in told if "op" in event.fields), None), waited=waited
+    )
 
 
 def _only_parted(broken: list[_Broken], statements: Statements) -> bool:
@@ -173,16 +143,13 @@ def _broken(errors: list[Said], observations: Observations, homes: dict[str, str
 
 def _in_words(statuses: Iterable[str | None]) -> str:
     """Return what IB statuses mean, behind a colon; empty where none is known."""
-    known = sorted({each for each in statuses if each in _STATUSES}, key=int)
+    known = sorted({each for each in statuses if each is not None and each in _STATUSES}, key=int)
     return "".join(f"; status {each}: {_STATUSES[each]}" for each in known)
 
 
-def _of_adapters(broken: list[_Broken]) -> Opinion:
+def _of_adapters(broken: list[_Broken]) -> list[Opinion]:
     """Errors of the reporting adapters' own memory: the link and the peer have no part in them."""
-    lines = [(each.rank, each.event) for each in broken]
-    said = f"the network adapter of {writers_in_words(lines)} failed by itself{_in_words(map(_status, broken))}"
-    remark = "the link and the peer are not at fault: memory was freed while in use, or its registration failed"
-    return unnamed(Witness.TRANSPORT, Kind.STUCK_TOGETHER, lines, said, remark, cause=Cause.UNKNOWN)
+    return voted("adapters", [(each.rank, each.event) for each in broken], meaning=_in_words(map(_status, broken)))
 
 
 def _status(each: _Broken) -> str | None:

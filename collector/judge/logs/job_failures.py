@@ -21,10 +21,11 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, is_own_failure, remarks_on
-from collector.judge.logs.vote import Opinion, Said, line_of
+from collector.judge.logs.vote import Opinion, Said, line_of, said_by
 from shared.answer.words import Cause, Kind
 from shared.formats.logs.timestamps import seconds_between
 from shared.isolation import costs_itself
+from shared.packs import read_pack
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
@@ -49,6 +50,7 @@ _RUNTIME_ENDS = re.compile(r"watchdog thread terminated with exception|aborting 
 _NO_TIME = "the line does not say when: a process that has waited in vain is ended by its watchdog, and dies so, too"
 _LAUNCHER_WAITS_SECONDS = 10.0
 """A death so much later than the first is a launcher's doing: torchelastic kills 30 s after it has asked."""
+ENDS = read_pack(__file__, "ends.toml")
 
 
 @costs_itself(lambda *_: [])
@@ -239,27 +241,12 @@ def _who(event: LogEvent, named: tuple[int, ...], told: list[Said]) -> str:
     on = f" on {host}" if host else ""
     if named:
         return ranks_in_words(named) + on
-    if _is_leaving(event):
-        if "jax_task" in fields:
-            return f"task {fields['jax_task']} of JAX's job"
-        if "first_to_end" not in fields:
-            return "torchrun"
-        run = f"horovodrun's job on {fields['horovodrun']}" if "horovodrun" in fields else f"mpirun's job{on}"
-        return f"{'local ' if 'horovodrun' in fields else ''}rank {fields['first_to_end']} of {run}"
-    if _is_lost_node(event):
+    if _is_lost_node(event) and not _is_leaving(event):
         hosts = sorted({each.fields["host"] for _, each in told if _is_lost_node(each)})
         return f"{either(hosts, 'node', 'nodes')} {', '.join(hosts[:_MOST_HOSTS])}"
-    if "tasks" in fields:
-        several = "s" if not fields["tasks"].isdecimal() else ""
-        return f"task{several} {fields['tasks'][:80]} on {fields.get('host', 'a node')}"
     pid = fields.get("pid") or fields.get("writer_pid") or _of_actor("actor_pid", event, told)
-    if "loader" in fields:
-        return f"DataLoader worker {fields['loader']}"
-    if "worker" in fields or "spawned" in fields:
-        return f"worker {fields['worker']}" if "worker" in fields else f"process {fields['spawned']} of those spawned"
-    process = f"process {pid}" if pid else "a process whose rank the lines do not tell"
-    local = f" (local rank {fields['local_rank']})" if "local_rank" in fields else ""
-    return f"{process}{local}{on}"
+    words = {"on": on, "several": "" if fields.get("tasks", "").isdecimal() else "s"} | ({"id": pid} if pid else {})
+    return said_by(ENDS["who_left" if _is_leaving(event) else "who_ended"], fields | words)
 
 
 def _of_actor(name: str, event: LogEvent, told: list[Said]) -> str | None:
@@ -270,42 +257,16 @@ def _of_actor(name: str, event: LogEvent, told: list[Said]) -> str | None:
 def _what(event: LogEvent) -> str:
     fields = event.fields
     if _is_lost_node(event):
-        return _how_lost(fields)
+        return said_by(ENDS["how_lost"], fields)
     if _is_leaving(event):
-        return _how_left(fields)
+        return said_by(ENDS["how_left"], fields)
     if event.kind is EventKind.OUT_OF_MEMORY:
-        return f"of Slurm step {fields['step']} was OOM-killed" if "step" in fields else "ran out of memory"
-    if "spawned" in fields:
-        return f"was ended by {fields.get('ended_by', 'a signal')}"
-    if "loader" in fields:
-        return f"ended: {fields.get('loader_end', 'it exited unexpectedly')}"
-    if "shell" in fields:
-        return f"ended, by the account of its shell: {fields['shell']}"
-    if "handled" in fields:
-        return "was ended by a signal, by the account of its own handler"
-    if "died" in fields:
-        return "died, by the account of the framework that ran it"
-    if "tasks" in fields:
-        return f"ended: {fields.get('what', '')[:80]}"
-    if signal := fields.get("signal") or fields.get("exit_code", "").lstrip("-"):
-        return f"was killed by signal {_less_offset(signal)}"
-    return f"failed: {(fields.get('what') or fields.get('message') or fields.get('type') or 'CUDA error')[:160]}"
+        return said_by(ENDS["how_full"], fields)
+    signal = fields.get("signal") or fields.get("exit_code", "").lstrip("-")
+    words = {"why": fields.get("what") or fields.get("message") or fields.get("type") or "CUDA error"}
+    return said_by(ENDS["how_ended"], fields | words | ({"number": _less_offset(signal)} if signal else {}))
 
 
 def _less_offset(signal: str) -> str:
     number = int(signal) if signal.isdecimal() and len(signal) < _DIGITS else 0
     return str(number - _SHELLS_OFFSET) if number > _SHELLS_OFFSET else signal
-
-
-def _how_lost(fields: dict[str, str]) -> str:
-    if "launcher" in fields:
-        return "was lost, by mpirun's account"
-    return "stopped answering, by Ray's account" if "ray" in fields else "failed, by Slurm's account"
-
-
-def _how_left(fields: dict[str, str]) -> str:
-    if "jax_task" in fields:
-        return "no longer answered its coordinator"
-    if "first_to_end" in fields:
-        return f"was the first to end: {fields.get('left') or 'with status ' + fields.get('status', 'unknown')}"
-    return "got SIGHUP, as when the terminal it was started from closes, and ended its ranks"

@@ -12,28 +12,20 @@
    came. DeepEP tells which of its kernels gave up.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.reports import numbers_in
-from collector.align.marks.table import Witness
-from collector.judge.logs.vote import Opinion, Said, unnamed, with_field, writers_in_words
-from shared.answer.words import Cause, Kind
+from collector.judge.logs.vote import Opinion, Said, voted, with_field
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
-from shared.wire.log_events import EventKind, LogEvent
+from shared.wire.log_events import EventKind
 
 _NEWEST_LINES = 4
 _RECORDED = {"SIZE_OR_SYNTAX_MISMATCH": "size", "COLLECTIVE_DTYPE_MISMATCH": "data type"}
 _NOBODY = 4294967295
 """What HCCL prints for a rank that it does not know."""
-_OWN_LOG = {
-    "hccl": "whoever was waited for may itself have waited for others: its own log tells",
-    "deepep": "the line is of who waited, on its GPU: who did not send may have failed, or be cut off from the network",
-    "xla_seconds": "the stacks of the process's threads tell which one did not come, and where it is",
-}
-"""By the field that a library's lines have, where to look."""
 _OF_MODELS = frozenset({"built_by", "params", "unlike"})
 
 
@@ -41,55 +33,33 @@ _OF_MODELS = frozenset({"built_by", "params", "unlike"})
 def opinions_by_sizes(statements: Statements) -> list[Opinion]:
     """Return what lines about sizes show; they never name anybody."""
     lines = list(statements.of_kind(EventKind.COLLECTIVE_MISMATCH))
-    models, sent, near = (with_field(lines, name) for name in ("unlike_params", "remote_bytes", "near"))
+    models, sent, near, records = (
+        with_field(lines, name) for name in ("unlike_params", "remote_bytes", "near", "differs")
+    )
     models = [said for said in models if said[1].fields.keys() >= _OF_MODELS]
+    differ = [said for said in models if "0" not in (said[1].fields["params"], said[1].fields["unlike_params"])]
     return [
-        *([_of_models(models, statements)] if models else []),
-        *([_of_sizes(sent)] if sent else []),
-        *([_of_calls(near)] if near else []),
+        *voted("models_differ" if differ else "models", differ or models, victims=statements.waited),  # 1
+        *_of_sizes(sent),
+        *_of_calls(near),
         *_of_stalls(statements),
-        *_of_records(with_field(lines, "differs")),
+        *(_of_records(records) if records else ()),
     ]
 
 
-def _of_models(lines: list[Said], statements: Statements) -> Opinion:
-    """1."""
-    differ = [said for said in lines if "0" not in (said[1].fields["params"], said[1].fields["unlike_params"])]
-    event = (differ or lines)[0][1]
-    fields = event.fields
-    by, other = fields["built_by"], fields["unlike"]
-    if differ:
-        said = (
-            f"the models differ: rank {by} has built one of {fields['params']} parameters, rank {other} one of "
-            f"{fields['unlike_params']}"
-        )
-        remark = "that rank is the first with another number, and need not be the one that is wrong"
-    else:
-        said = f"the first collective of DDP failed: rank {by} has gathered nothing from the others"
-        remark = (
-            f"rank {other} is named as the first in the list: a number of zero was never gathered, by whosever fault"
-        )
-    kind, cause = (Kind.COLLECTIVE_MISMATCH, Cause.USER_CODE) if differ else (Kind.STUCK_TOGETHER, Cause.UNKNOWN)
-    return unnamed(Witness.FINGERPRINTS, kind, differ or lines, said, remark, victims=statements.waited, cause=cause)
-
-
-def _of_sizes(lines: list[Said]) -> Opinion:
+def _of_sizes(lines: Sequence[Said]) -> list[Opinion]:
     """2."""
-    fields = lines[0][1].fields
+    fields = lines[0][1].fields if lines else {}
     here, peer = fields.get("writer_host", "the writer of the line"), fields.get("peer", "its peer")
     other = peer.partition("<")[0]
-    sizes = f"{fields.get('local_bytes', '?')} against {fields['remote_bytes']} bytes"
-    said = f"two ranks disagree on the size of an operation: {sizes}, between {here} and {other}"
-    return _mismatch(Witness.CALLS, lines, said, "NCCL before 2.7.8 said so of sends and receives without cause")
+    return voted("sizes", lines, victims=(), sent=fields.get("local_bytes", "?"), here=here, other=other)
 
 
-def _of_calls(lines: list[Said]) -> Opinion:
+def _of_calls(lines: Sequence[Said]) -> list[Opinion]:
     """3."""
-    seen = [said for said in lines if "guessed" not in said[1].fields]
-    near = ranks_in_words(sorted({int(event.fields["near"]) for _, event in seen or lines}))
-    said = f"NCCL {'has seen' if seen else 'guesses at'} calls that do not match, at or around {near}"
-    remark = "NCCL's numbers are those of its communicator; ranks beside them may be the ones that differ"
-    return replace(_mismatch(Witness.CALLS, seen or lines, said, remark), vague=not seen)
+    told = [said for said in lines if "guessed" not in said[1].fields] or lines
+    around = ranks_in_words(sorted({int(event.fields["near"]) for _, event in told})) if told else ""
+    return voted("calls", told, victims=(), around=around)
 
 
 def _of_stalls(statements: Statements) -> list[Opinion]:
@@ -99,56 +69,25 @@ def _of_stalls(statements: Statements) -> list[Opinion]:
     half = [said for said in with_field(told, "ready") if said not in late]
     if not apart and (not half or late):
         return []
-    ranks = numbers_in((apart or half)[-1][1].fields["apart" if apart else "ready"])
-    said = f"{ranks_with(ranks, 'waits', 'wait')} in operations that others have not submitted"
-    if apart:
-        said = f"{ranks_with(ranks, 'waits', 'wait')} for each other, in different operations"
-    said += ", according to Horovod's stall check"
-    kind, cause = (Kind.COLLECTIVE_MISMATCH, Cause.USER_CODE) if apart else (Kind.RANK_NOT_JOINED, None)
-    remark, newest = "the list shows what each lacks, and not which of them is right", (apart or half)[-_NEWEST_LINES:]
-    return [unnamed(Witness.COUNTERS, kind, newest, said, remark, victims=ranks, cause=cause)]
+    table, lines = ("apart", apart) if apart else ("ready", half)
+    ranks = numbers_in(lines[-1][1].fields[table])
+    return voted(table, lines[-_NEWEST_LINES:], victims=ranks, waits=ranks_with(ranks, "waits", "wait"))
 
 
-def _of_records(lines: list[Said]) -> list[Opinion]:
+def _of_records(lines: Sequence[Said]) -> list[Opinion]:
     """5."""
-    if not lines:
-        return []
-    fields = lines[0][1].fields
-    what = _RECORDED.get(fields.get("error", ""), "type")
-    said = (
-        f"the ranks' operations differ in {what}, according to torchfrtrace: that of rank {fields['differs']} is not "
-        "that of the rank it is compared with"
-    )
-    remark = "torchfrtrace compares all with one rank, which may be the odd one itself: the dumps tell which"
-    return [_mismatch(Witness.FINGERPRINTS, lines, said, remark)]
-
-
-def _mismatch(witness: Witness, lines: list[Said], said: str, remark: str) -> Opinion:
-    return unnamed(witness, Kind.COLLECTIVE_MISMATCH, lines, said, remark, victims=(), cause=Cause.USER_CODE)
+    what = _RECORDED.get(lines[0][1].fields.get("error", ""), "type")
+    return voted("records", lines, victims=(), what=what)
 
 
 @costs_itself(lambda *_: [])
 def opinions_by_libraries(statements: Statements) -> list[Opinion]:
     """6. Return the waits until a timeout, without culprits."""
     told = list(statements.of_kind(EventKind.WATCHDOG_TIMEOUT))
-    return [
-        unnamed(Witness.COUNTERS, Kind.RANK_NOT_JOINED, lines, _said(lines), remark)
-        for name, remark in _OWN_LOG.items()
-        if (lines := with_field(told, name))
-    ]
+    found = (with_field(told, name) for name in ("hccl", "deepep", "xla_seconds"))
+    return [opinion for lines in found for opinion in voted("libraries", lines, awaited_ranks=_awaited(lines))]
 
 
-def _said(lines: list[Said]) -> str:
-    return f"{writers_in_words(lines)} waited for {_whom([event for _, event in lines])}"
-
-
-def _whom(events: list[LogEvent]) -> str:
-    fields = events[0].fields
-    if "xla_seconds" in fields:
-        count = "others of its threads" if "threads" not in fields else f"{fields['threads']} threads"
-        came = f", of which {fields['came']} came" if "came" in fields else ""
-        return f"{count} to meet in XLA{came}, until it gave up after {fields['xla_seconds']} s"
-    if "deepep" in fields:
-        return "others in DeepEP until the timeout"
-    awaited = sorted({int(event.fields["awaited"]) for event in events if "awaited" in event.fields} - {_NOBODY})
-    return (f"group rank {awaited[0]}" if len(awaited) == 1 else "another rank") + " over HCCL until the timeout"
+def _awaited(lines: Sequence[Said]) -> str:
+    awaited = {int(event.fields["awaited"]) for _, event in lines if "awaited" in event.fields} - {_NOBODY}
+    return f"group rank {awaited.pop()}" if len(awaited) == 1 else "another rank"

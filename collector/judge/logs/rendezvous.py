@@ -7,22 +7,13 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.align.marks.table import Witness
 from collector.align.thresholds import KEEP_ALIVE_ATTEMPTS
-from collector.judge.logs.vote import (
-    FOR_WHOM,
-    Opinion,
-    Said,
-    line_of,
-    lines_of,
-    told_by,
-    unnamed,
-    with_field,
-    writers_in_words,
-    writers_of,
-)
+from collector.judge.logs.vote import Opinion, Said, line_of, lines_of, told_by, voted, with_field, writers_of
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 from shared.rank_sets import MOST_RANKS, ranks_in_words
 from shared.wire.log_events import EventKind
+
+_UNTOLD = "these lines do not show which ranks did not arrive"
 
 
 @costs_itself(lambda *_: [])
@@ -31,12 +22,12 @@ def opinions_by_rendezvous(statements: Statements, membership: Membership) -> li
     lines = list(statements.of_kind(EventKind.RENDEZVOUS))
     peers = with_field(lines, "peer")
     unconnected = [said for said in peers if "client socket" in said[1].text or _ABSENT & said[1].fields.keys()]
-    found = [_unpublished(lines, statements, membership), _incomplete(lines, unconnected)]
-    if not any(found):
-        found += [_unconnected(unconnected), _never_started([*lines, *_refused(statements)])]
-    if not any(found):
-        found += [_key_awaited(lines), _unmet(lines)]
-    return [opinion for opinion in found if opinion is not None]
+    named = [_unpublished(lines, statements, membership), _incomplete(lines, unconnected)]
+    return (
+        [opinion for opinion in named if opinion is not None]
+        or [*_unconnected(unconnected), *_never_started([*lines, *_refused(statements)])]
+        or [*_key_awaited(lines), *_unmet(lines)]
+    )
 
 
 def _unpublished(lines: list[Said], statements: Statements, membership: Membership) -> Opinion | None:
@@ -114,17 +105,13 @@ def _still_waiting(told: list[Said]) -> list[Said]:
     return same if None not in waiters and len(set(waiters)) < len(waiters) else []
 
 
-def _key_awaited(lines: list[Said]) -> Opinion | None:
+def _key_awaited(lines: list[Said]) -> list[Opinion]:
     """Who waited for a key that nobody has written: the line does not say who should have."""
     told = [said for said in with_field(lines, "waited_ms") if "wait timeout" in said[1].text]
-    if not told:
-        return None
-    waited = int(told[0][1].fields["waited_ms"]) / 1000
-    said = f"{writers_in_words(told)} waited {waited:.0f} s for a key in the store that another rank writes, in vain"
-    return unnamed(Witness.STORE, Kind.RANK_NOT_JOINED, told, said, FOR_WHOM, cause=Cause.RENDEZVOUS)
+    return voted("key", told, waited=int(told[0][1].fields["waited_ms"]) / 1000 if told else 0)
 
 
-def _unmet(lines: list[Said]) -> Opinion | None:
+def _unmet(lines: list[Said]) -> list[Opinion]:
     """torchelastic's agents that did not meet, or that cannot reach any more where they met."""
     told = with_field(lines, "unmet")
     agents = [event.fields["agent"] for _, event in told if "agent" in event.fields]
@@ -132,38 +119,20 @@ def _unmet(lines: list[Said]) -> Opinion | None:
     met = [(rank, event) for rank, event in told if "agent" not in event.fields and "quorum" not in event.fields]
     short = [(rank, event) for rank, event in told if "quorum" in event.fields]
     met = met or (short if len(short) >= KEEP_ALIVE_ATTEMPTS else [])
-    if not met and not lasting:
-        return None
-    said = (
-        f"the agent on {', '.join(lasting[:4])} lost the rendezvous: whoever hosted it has ended or cannot be reached"
-    )
     if met:
-        why = {
-            "Timeout": "the rendezvous failed, too few nodes came in time",
-            "Closed": "the rendezvous failed, it was closed already when a node came",
-            "No quorum": "too few replica groups came for torchft's quorum",
-            "Wait_for_all_tasks_to_register": "not all tasks registered with JAX's coordinator in time",
-            "didn't finish loading": "other ranks had not loaded the model in time",
-        }
-        fields = met[-1][1].fields
-        of = f", {fields.get('replicas', 'few')} of {fields['quorum']}" if "quorum" in fields else ""
-        said = f"the job did not start: {why.get(fields['unmet'], 'the rendezvous failed')}{of}"
-    kind = Kind.STARTUP_INCOMPLETE if met else Kind.RANK_UNREACHABLE
-    return unnamed(Witness.STORE, kind, met or told, said, _UNTOLD, victims=(), cause=Cause.RENDEZVOUS)
+        last = met[-1][1].fields
+        known = {name: last[name] for name in ("unmet", "quorum") if name in last}
+        return voted("unmet", met, victims=(), came=last.get("replicas", "few"), **known)
+    return voted("lost", told, victims=(), agents=", ".join(lasting[:4])) if lasting else []
 
 
-_UNTOLD = "these lines do not show which ranks did not arrive"
-
-
-def _unconnected(unconnected: list[Said]) -> Opinion | None:
+def _unconnected(unconnected: list[Said]) -> list[Opinion]:
     """Ranks that could not reach the store, or a launcher a node, where no line names who did."""
     if not unconnected:
-        return None
-    said = f"the job did not start: {_unconnected_in_words(unconnected)}"
-    remark = "nothing listened there, or the way to it is closed: the lines look the same"
+        return []
     tried = all("caller" in event.fields for _, event in unconnected)  # launchers try again, and may have got there
-    opinion = unnamed(Witness.STORE, Kind.STARTUP_INCOMPLETE, unconnected, said, remark, cause=Cause.RENDEZVOUS)
-    return replace(opinion, vague=tried)
+    found = voted("unconnected", unconnected, unconnected=_unconnected_in_words(unconnected))
+    return [replace(opinion, vague=tried) for opinion in found]
 
 
 def _unconnected_in_words(unconnected: list[Said]) -> str:
@@ -179,72 +148,18 @@ def _refused(statements: Statements) -> Iterator[Said]:
     return ((rank, event) for rank, event in full if "NCCL WARN" in event.text and _SPACE in event.text)
 
 
-def _never_started(lines: list[Said]) -> Opinion | None:
+def _never_started(lines: list[Said]) -> list[Opinion]:
     """A port that somebody else holds, or what a library needs on the node and does not get."""
     told = [said for said in lines if said[1].kind is EventKind.EXCEPTION or _REFUSALS & said[1].fields.keys()]
     if not told:
-        return None
-    event = told[0][1]
-    ranks, hosts = writers_of(told), told_by(told, "writer_host")
+        return []
+    fields, ranks, hosts = told[0][1].fields, writers_of(told), told_by(told, "writer_host")
     who = ranks_in_words(ranks) if ranks else "a process"
     where = f" on {', '.join(hosts[:4])}" if hosts else ""
-    port = f"port {event.fields['port']}" if "port" in event.fields else "the port that it needs"
-    held = "could not be opened" if event.fields.get("taken") == "fail" else "was already in use"
-    why, cause, advice = _UNSTARTED.get(
-        event.fields.get("unstarted", event.fields.get("type", "")), (f"{port} {held}", Cause.RENDEZVOUS, _CHANGE_PORT)
-    )
-    said = f"the job did not start: {why} where {who} ran{where}"
-    return unnamed(Witness.STORE, Kind.STARTUP_INCOMPLETE, told, said, advice, victims=(), cause=cause)
+    lacking = fields.get("unstarted", fields.get("type", ""))
+    return voted("unstarted", told, victims=(), unstarted=lacking, ran=f"{who} ran{where}")
 
 
 _ABSENT = frozenset({"unresolved", "caller"})
 _REFUSALS = frozenset({"taken", "unstarted"})
 _SPACE = "No space left on device"
-_CHANGE_PORT = "another job or one that has not ended holds the port: end it, or change --master-port or MASTER_PORT"
-_CHANGE_INTERFACE = (
-    "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME must name an interface that the node has and that reaches the others: "
-    "`ip -br addr` lists them"
-)
-_MORE_SHARED_MEMORY = (
-    "/dev/shm is full, small or not shared, as `df -h /dev/shm` tells: docker run has --shm-size and --ipc=host, a "
-    "pod an emptyDir of medium Memory"
-)
-_OWN_GPU = "each process needs a GPU of its own: torch.cuda.set_device by its local rank, or CUDA_VISIBLE_DEVICES"
-_COUNT_RANKS = "compare RANK, LOCAL_RANK, WORLD_SIZE and what srun or the launcher was given on every node"
-_MORE_LOCKED_MEMORY = (
-    "memory that an adapter uses must be locked: `ulimit -l` must be unlimited within the job itself, as docker run "
-    "--ulimit memlock=-1 and limits.conf allow"
-)
-_REGISTER_MEMORY = (
-    "/dev/infiniband must be there, its driver loaded and memory lockable: in a container, --device and --ulimit "
-    "memlock=-1, or --privileged to try"
-)
-_CHOOSE_CORES = "CCL_WORKER_AFFINITY must name cores that the process may use: `taskset -cp PID` tells which"
-_CHANGE_PROVIDER = "FI_PROVIDER and CCL_ATL_TRANSPORT must name what the node has: `fi_info -l` lists it"
-_FREE_DEVICE = (
-    "end what is left of an earlier job on these devices: `fuser -v /dev/davinci* /dev/accel*` tells who holds them"
-)
-_START_COORDINATOR = (
-    "process 0 must be up first and its port be open: jax.distributed.initialize waits for it and gives up"
-)
-_NO_MEMORY = ("NCCL could not share memory between processes", Cause.FILESYSTEM, _MORE_SHARED_MEMORY)
-_UNSTARTED = {
-    "no socket interface": ("NCCL found no network interface to start with", Cause.NETWORK, _CHANGE_INTERFACE),
-    "Socket creation failed": ("NCCL could not open a socket", Cause.NETWORK, _CHANGE_INTERFACE),
-    "connectFullMesh failed": ("Gloo could not connect every rank with every other", Cause.NETWORK, _CHANGE_INTERFACE),
-    "ibv_reg_mr": ("NCCL could not register memory with InfiniBand", Cause.NETWORK, _MORE_LOCKED_MEMORY),
-    "Duplicate GPU": ("NCCL found several ranks on one GPU", Cause.USER_CODE, _OWN_GPU),
-    "already checked in": ("two processes say to be the same rank of NCCL's", Cause.USER_CODE, _COUNT_RANKS),
-    "mismatch in rank count": ("processes disagree how many ranks there are", Cause.USER_CODE, _COUNT_RANKS),
-    "host not found": ("the name of its master was not known", Cause.RENDEZVOUS, "the master must be up first"),
-    "nvshmem": ("NVSHMEM could not set up its transport", Cause.NETWORK, _REGISTER_MEMORY),
-    "can't find suitable provider": ("oneCCL found no transport", Cause.NETWORK, _CHANGE_PROVIDER),
-    "init transport failed": ("oneCCL could not start its transport", Cause.NETWORK, _CHANGE_PROVIDER),
-    "failed to start worker": ("oneCCL could not start its threads", Cause.USER_CODE, _CHOOSE_CORES),
-    "cclCommInitRootInfo": ("HCCL could not make its communicator", Cause.COMMUNICATION, _COUNT_RANKS),
-    "HCCP process": ("HCCL's own process did not start", Cause.UNKNOWN, _FREE_DEVICE),
-    "RegisterTask": ("JAX's coordinator did not answer", Cause.RENDEZVOUS, _START_COORDINATOR),
-    "TPU initialization failed": ("the TPU could not be opened", Cause.UNKNOWN, _FREE_DEVICE),
-    **dict.fromkeys((_SPACE, "shared memory segment"), _NO_MEMORY),
-}
-"""By what a line names: what it says, why, and what to do."""

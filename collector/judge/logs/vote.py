@@ -1,19 +1,20 @@
 """What one kind of log line, read over all ranks, says about who holds the job."""
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from collector.align.marks.table import Witness
 from shared.answer.diagnosis import Evidence, GroupRef, Link, LogEvidence
 from shared.answer.words import Cause, Kind
+from shared.packs import read_pack
 from shared.rank_sets import fold, ranks_in_words
 from shared.wire.log_events import LogEvent
 
 Said = tuple[int | None, LogEvent]
 """A line and the rank that wrote it, if that is known."""
 _MOST_LINES = 4
-FOR_WHOM = "the line does not say for which rank: that of the one who did not come is not here or silent"
-"""A remark on whoever waited in vain."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +48,52 @@ def line_of(event: LogEvent, rank: int | None, about: Iterable[int] = ()) -> Log
     return LogEvidence(ranks=ranks, text=f"{who} {says} so{when}", path=event.path, line=event.text)
 
 
-def unnamed(
-    witness: Witness,
-    kind: Kind,
-    lines: Sequence[Said],
-    said: str,
-    remark: str,
-    *,
-    victims: Iterable[int] | None = None,
-    cause: Cause | None = None,
-    op: str | None = None,
-) -> Opinion:
-    """Return what is told without a word of who is to blame; `victims`: those who wrote it, where nothing else is."""
-    waited = writers_of(lines) if victims is None else tuple(sorted(victims))
-    return Opinion(witness, kind, said, lines_of(lines), victims=waited, cause=cause, op=op, remarks=(remark,))
+VOTES = read_pack(__file__, "votes.toml")
+
+
+def voted(
+    table: str, lines: Sequence[Said], *, victims: Iterable[int] | None = None, op: str | None = None, **words: object
+) -> list[Opinion]:
+    """Return what lines say without a word of who is to blame, by the first row of a table that fits the first of them.
+
+    `victims`: those who wrote them, where nothing else is told. `words`: what the row may name, or ask for, besides
+    the line's fields.
+    """
+    if not lines:
+        return []
+    known = {"who": writers_in_words(lines)} | lines[0][1].fields | words | ({} if op is None else {"op": op})
+    row = fitting(VOTES[table], known)
+    told = defaultdict(str, known)
+    return [
+        Opinion(
+            Witness(row["witness"]),
+            Kind(row["kind"]),
+            row["said"].format_map(told),
+            lines_of(lines),
+            victims=writers_of(lines) if victims is None else tuple(sorted(victims)),
+            cause=Cause(row["cause"]) if "cause" in row else None,
+            op=op,
+            remarks=(row["remark"].format_map(told),),
+            vague=row.get("vague", False),
+        )
+    ]
+
+
+Row = Mapping[str, Any]
+
+
+def fitting(rows: Iterable[Row], known: Mapping[str, object]) -> Row:
+    """Return the first row whose `fields` are known, each with its value, or any for ""."""
+    return next(
+        row
+        for row in rows
+        if all(name in known and value in ("", known[name]) for name, value in row.get("fields", {}).items())
+    )
+
+
+def said_by(rows: Iterable[Row], known: Mapping[str, object]) -> str:
+    """Return what the first row that fits says."""
+    return str(fitting(rows, known)["said"].format_map(defaultdict(str, known)))
 
 
 def lines_of(lines: Sequence[Said], about: Iterable[int] = ()) -> tuple[LogEvidence, ...]:

@@ -8,13 +8,10 @@
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
-from collector.align.groups.process_groups import GroupView
-from collector.align.groups.wait_edges import Edge
 from collector.align.marks.table import Lag, MarkTable, behind
 from collector.align.thresholds import is_majority
-from shared.wire.trace import Signature
 
 
 def lag_in(table: MarkTable) -> Lag | None:
@@ -66,22 +63,10 @@ def may_be_named(lag: Lag) -> bool:
     return bool(lag.behind) and lag.missing <= lag.came and not lag.tied
 
 
-def edges_of(lags: Sequence[Lag]) -> tuple[Edge, ...]:
-    """4. Return who waits for whom, for the wait-for graph.
+def waiters_in(lag: Lag, lags: Iterable[Lag]) -> tuple[int, ...]:
+    """4. Return who waits for those behind, of several lags together.
 
     Who is behind by marks of its own does not wait because it is ahead by calls elsewhere, or because others say so.
     """
-    late = {rank for lag in lags if lag.shows_waits for rank in lag.behind}
-    return tuple(
-        Edge(rank, lag.behind, view, Signature(lag.op or "", "nccl"), lag.number, False, None, 0)
-        for lag in lags
-        for view in [_view(lag)]
-        for rank in lag.waiting
-        if lag.shows_waits or rank not in late
-    )
-
-
-def _view(lag: Lag) -> GroupView:
-    members = tuple(sorted({*lag.waiting, *lag.behind}))
-    name, description = ("", "") if lag.group is None else (lag.group.name, lag.group.description)
-    return GroupView(name, description, members, members, False, {}, ())
+    late = {rank for each in lags if each.shows_waits for rank in each.behind}
+    return tuple(rank for rank in lag.waiting if lag.shows_waits or rank not in late)

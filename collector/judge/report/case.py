@@ -192,11 +192,11 @@ class Case:
 
     @property
     def failed_at_home(self) -> bool:
-        return bool(self.statuses) and self.statuses <= AT_HOME.keys()
+        return bool(self.statuses) and self.statuses <= AT_HOME
 
     @property
     def failed_at_peer(self) -> bool:
-        return bool(self.statuses) and self.statuses <= AT_PEER.keys()
+        return bool(self.statuses) and self.statuses <= AT_PEER
 
     @property
     def flushed(self) -> bool:

@@ -107,7 +107,7 @@ def fingerprint(
 
 
 def call(
-    pid: int, number: int, op: str = "AllReduce", count: int = 64, *, host: str = "node1", size: int = 4, root: int = 0
+    pid: int, number: int, op: str = "AllReduce", count: int = 64, host: str = "node1", size: int = 4, root: int = 0
 ) -> str:
     """What NCCL says of a call on the world's communicator."""
     return (
@@ -116,7 +116,7 @@ def call(
     )
 
 
-def init(pid: int, rank: int, *, host: str = "node1", size: int = 4) -> str:
+def init(pid: int, rank: int, host: str = "node1", size: int = 4) -> str:
     """What NCCL says of the world's communicator when it is made."""
     return (
         f"{host}:{pid}:{pid} [0] NCCL INFO ncclCommInitRank comm 0x55d{pid} rank {rank} nranks {size} cudaDev 0 "

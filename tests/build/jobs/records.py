@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from collector.align.expected import Expected
 from shared.answer.diagnosis import Diagnosis
@@ -44,6 +45,27 @@ class Row:
             source,
             target,
         )
+
+
+_STATES = {state.name.lower(): state for state in State}
+_BACKENDS = ("gloo", "xccl")
+
+
+def row_of(text: str) -> Row:
+    """Read `0#1 issued gather 4->4,4 0>1 :12 gloo`: sizes, source and target, line and backend only where told."""
+    (group, number), state, *more = text.split(" ")[0].split("#"), *text.split(" ")[1:]
+    told: dict[str, Any] = {}
+    for word in more:
+        if "->" in word:
+            sizes = (tuple(map(int, side.split(","))) if side != "-" else () for side in word.split("->"))
+            told["inputs"], told["outputs"] = sizes
+        elif ">" in word:
+            told["peers"] = tuple(map(int, word.split(">")))
+        elif word.startswith(":"):
+            told["line"] = int(word[1:])
+        else:
+            told["backend" if word in _BACKENDS else "op"] = word
+    return Row(group, int(number), _STATES[state], **told)
 
 
 def trace_of(rows: Sequence[Row], groups: Mapping[str, Sequence[int]], *, timed: bool = False) -> Trace:

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collector.align.expected import Expected
-from collector.judge.by_logs import conflicts_by_logs, faults_by_logs
+from collector.judge.by_logs import ByLogs, conflicts_by_logs, faults_by_logs
 from collector.judge.verdict import set_scene
 from shared.answer.diagnosis import Diagnosis
 from shared.formats.logs.rows_all import MATCHERS
@@ -152,7 +152,7 @@ def test_a_snapshot_that_anybody_may_have_written_breaks_nothing(
     observations = set_scene(looks, Expected(world_size=3 if huge else None))
     for fault in faults_by_logs(observations):
         assert set(fault.culprits) <= {0, 1, 2}
-    conflicts_by_logs((), observations)
+    conflicts_by_logs((), ByLogs(observations))
 
 
 @st.composite

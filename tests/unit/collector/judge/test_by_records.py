@@ -105,16 +105,6 @@ def test_two_ranks_that_differ_are_told_at_once_and_nobody_is_behind() -> None:
     assert table.lanes[1].call_site is not None
 
 
-def test_a_disagreement_that_all_have_got_past_is_told_and_is_no_hang() -> None:
-    """It held nobody; whoever looks for a wrong result wants to know."""
-    odd = {0: [Row("0", 1), Row("0", 2, op="broadcast")], 1: [Row("0", 1), Row("0", 2)]}
-    answer = judged_records(odd, {"0": range(2)})
-    assert answer.verdict is Verdict.CANNOT_TELL
-    assert "rank 0 (broadcast" in answer.headline and "which all completed" in answer.headline
-    alike = judged_records({0: [Row("0", 1)], 1: [Row("0", 1)]}, {"0": range(2)})
-    assert "disagreed" not in alike.headline
-
-
 def test_two_groups_in_crossed_order_convict_the_minority() -> None:
     groups = {"dense": (0, 1, 2, 3), "sparse": (0, 1, 2, 3)}
     steps: dict[int, list[Step]] = {rank: [Collective("dense"), Collective("sparse")] * 3 for rank in range(4)}
@@ -405,15 +395,6 @@ def test_a_recorder_that_counts_from_zero_shows_who_called_something_else_first(
     assert answer.findings[0].sequence == 0
 
 
-def test_a_send_and_its_receive_that_count_as_collectives_are_no_mismatch() -> None:
-    """torchcomms records no peers. That a third rank has not come proves nothing: it may have no part in it."""
-    pair = {0: [Row("0", 1), Row("0", 2, ISSUED, "send")], 1: [Row("0", 1), Row("0", 2, ISSUED, "recv")]}
-    alone = judged_records(pair, {"0": range(2)})
-    assert ranks(alone) == [(Kind.STUCK_TOGETHER, ())]
-    third = judged_records(pair | {2: [Row("0", 1)]}, {"0": range(3)})
-    assert [(f.culprit_ranks, f.certainty) for f in third.findings] == [((2,), Certainty.SUSPECTED)]
-
-
 @pytest.mark.parametrize("absent", [[2, 3], [1, 2, 3]])
 def test_ranks_whose_dumps_nobody_gave_are_asked_for_and_never_blamed(absent: list[int]) -> None:
     steps = {rank: training(rank) for rank in range(4)}
@@ -451,15 +432,6 @@ def test_on_one_node_of_two_the_other_half_of_a_job_is_not_accused(recorder: boo
 def _on_a_node_of_two(rank: RankSnapshot) -> RankSnapshot:
     identity = rank.identity.model_copy(update={"local_rank": rank.identity.rank, "local_world_size": 2})
     return rank.model_copy(update={"identity": identity})
-
-
-def test_a_rank_whose_own_operation_never_ends_is_named_when_all_others_have_completed_it() -> None:
-    """Ranks 0, 1 and 3 went on and wait for rank 2, which is stuck in what they have left behind."""
-    tp = {rank: "left" if rank < 2 else "right" for rank in range(4)}
-    rows = {rank: [Row("0", 1), Row(tp[rank], 1), Row("0", 2, ISSUED)] for rank in (0, 1, 3)}
-    rows[2] = [Row("0", 1), Row("right", 1, ISSUED)]
-    diagnosis = judged_records(rows, {"0": range(4), "left": (0, 1), "right": (2, 3)})
-    assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (2,))]
 
 
 def test_an_index_into_an_inferred_list_is_not_a_rank() -> None:
