@@ -101,13 +101,7 @@ def find_events(
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
     if voices:
-        said = {each[0]: each for each in _voices(pieces, telling)}
-        found = [_with_duration(each, said) for each in found]
-        for number, seconds in general_voice.waits_said_again(pieces):
-            said.setdefault(number, (number, EventKind.SAYS_WAIT, pieces[number], {"waited_seconds": f"{seconds:g}"}))
-        found += [said[number] for number in said.keys() - {each[0] for each in found}]
-        if all(kind in _TELL_NOTHING for _, kind, _, _ in found):
-            found += _first_errors(pieces)
+        found = _with_voices(found, pieces, telling)
     found.sort(key=lambda event: event[0])
     events = (_event(each, labels[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:])
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
@@ -121,6 +115,16 @@ def _finder() -> Callable[[str], bool]:
 def may_tell(text: str) -> bool:
     """Is there any hint of an event? Colours may hide one; most logs have neither."""
     return _finder()(text) or "\x1b" in text
+
+
+def _with_voices(found: list[_Found], pieces: Sequence[str], telling: Iterable[int]) -> list[_Found]:
+    """Add what no row knows: waits, and where nothing else is told the first errors."""
+    said = {each[0]: each for each in _voices(pieces, telling)}
+    found = [_with_duration(each, said) for each in found]
+    for number, seconds in general_voice.waits_said_again(pieces):
+        said.setdefault(number, (number, EventKind.SAYS_WAIT, pieces[number], {"waited_seconds": f"{seconds:g}"}))
+    found += [said[number] for number in said.keys() - {each[0] for each in found}]
+    return found + (_first_errors(pieces) if all(kind in _TELL_NOTHING for _, kind, *_ in found) else [])
 
 
 def _voices(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
