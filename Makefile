@@ -13,7 +13,7 @@ WORKERS ?=
 ALL_WORKERS := $(or $(WORKERS),$(shell n=$$(nproc); echo $$((n > 4 ? 12 : 3 * n))))
 QUICK_WORKERS := $(or $(WORKERS),$(shell n=$$(nproc); echo $$((n > 6 ? 12 : 2 * n))))
 PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
-ALL := not bench and not repeated and not frameworks
+ALL := not bench and not repeated and not frameworks and not release
 # Where the tests are that wait, or that a busy machine would fail, marked `steady`.
 STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/system/pages tests/system/preflight tests/system/slurm \
 	tests/unit/collector/gather/fanout
@@ -52,7 +52,8 @@ test-quick: $(INSTALLED) ## run what takes little time, and no real job: for whi
 repeat: $(INSTALLED) ## the same questions again and again about jobs that move, and 400 kills; takes half an hour
 	$(BIN)/python -m pytest -m repeated
 
-frameworks: $(INSTALLED) ## jobs as Ray, transformers and DeepSpeed start them; installs these into build/frameworks
+frameworks: $(INSTALLED) ## jobs as Ray, transformers, DeepSpeed, Ignite and TorchX start them, on nccl, too; installs these into build/frameworks
+	$(BIN)/python -m deploy.lab.environment
 	$(BIN)/python -m pytest -n 0 -m frameworks
 
 preflight: $(INSTALLED) ## try `unhang preflight` on hosts with thirty faults, as root; takes half an hour
@@ -95,7 +96,7 @@ bench: $(INSTALLED) ## measure against the budgets
 wheel: $(INSTALLED) ## build the distribution into dist/
 	$(BIN)/python -m build --no-isolation
 
-release: $(INSTALLED) ## build wheel, zipapp, bill of materials and sums into dist/, and try each; REHEARSE=1 before it is dated
+release: $(INSTALLED) ## run the tests of a release, build wheel, zipapp, bill of materials and sums into dist/, try each; REHEARSE=1 before it is dated
 	@$(BIN)/python -m deploy.release.build $(if $(REHEARSE),--rehearse)
 
 openapi: $(INSTALLED) ## write collector/show/openapi.json again, after a change to the API

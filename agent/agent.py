@@ -109,7 +109,7 @@ class Agent:
         self._stop.set()
         if self._beating is not None:
             self._beating.join(5.0)
-        self._surroundings.close()
+        self._surroundings.kernel_log.close()
         self._signs.close()
 
     def ranks(self) -> RankList:

@@ -3,16 +3,17 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, Field
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent.agent import Agent, RankFilter
 from agent.look.look_audit import note_look
-from agent.metrics import CONTENT_TYPE
+from agent.metrics import CONTENT_TYPE, Metrics
 from agent.registration import registered
 from agent.settings import AgentSettings
 from agent.sources.source import LookDepth
@@ -95,6 +96,7 @@ def create_app(settings: AgentSettings, agent: Agent | None = None) -> FastAPI:
     app.add_middleware(GZipMiddleware, minimum_size=_LEAST_GZIPPED_BYTES, compresslevel=1)
     app.add_middleware(Heads)
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit)
+    app.add_middleware(_ProblemCounter, metrics=app.state.agent.metrics)
     app.include_router(_open_routes)
     guards = [Depends(HTTPBearer(auto_error=False)), Depends(require_token(settings.token_file))]
     for router in (_routes, _rank_routes):
@@ -160,7 +162,7 @@ def snapshot(
 ) -> Response:
     """Look at all ranks, those of one job, or some. What cannot be read is reported as `Missing`, never left out."""
     taken = agent.snapshot(RankFilter(job, tuple(pid or ()), user), LookDepth(stacks, window, full), timeout, ras=ras)
-    _write_audit(request, agent, taken, action="snapshot", stacks=stacks, ras=ras)
+    note_look(agent.audit, taken, who_asks(request), action="snapshot", stacks=stacks, ras=ras)
     return _json(taken)
 
 
@@ -170,7 +172,7 @@ def survey(
 ) -> Response:
     """Look at a job as one that runs on hundreds of nodes is looked at first: what ranks share is said once."""
     taken, others = agent.look_briefly(RankFilter(job, user=user), timeout, ras=ras)
-    _write_audit(request, agent, taken, action="survey", stacks="plain", ras=ras)
+    note_look(agent.audit, taken, who_asks(request), action="survey", stacks="plain", ras=ras)
     return _json(survey_of(taken, others))
 
 
@@ -237,13 +239,25 @@ def _part(request: Request, agent: Agent, pid: int, name: str, question: LookDep
         result = "not_found" if isinstance(error, NotFound) else "timed_out"
         agent.audit.write(name, **who_asks(request), pids=[pid], result=[result])
         raise
-    _write_audit(request, agent, taken, action=name, stacks=question.stacks)
+    note_look(agent.audit, taken, who_asks(request), action=name, stacks=question.stacks)
     part: BaseModel = getattr(taken.ranks[0], name)
     return _json(part)
 
 
-def _write_audit(request: Request, agent: Agent, taken: NodeSnapshot, **details: Any) -> None:
-    note_look(agent.audit, taken, who_asks(request), **details)
+class _ProblemCounter:
+    """Counts the requests that are answered with a problem."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
+                self._metrics.problem_answered(message["status"])
+            await send(message)
+
+        await self._app(scope, receive, counted)
 
 
 def _json(value: BaseModel) -> Response:

@@ -29,17 +29,17 @@ def missing_for(source: str, error: Exception) -> Missing:
     detail = f"{error}; {advice}" if advice else str(error)
     match error:
         case Unavailable():
-            return Missing(source=source, reason=error.reason, detail=detail)
+            reason = error.reason
         case Gone():
-            return Missing(source=source, reason=Reason.GONE, detail=detail)
+            reason = Reason.GONE
         case NotPermitted():
-            return Missing(source=source, reason=Reason.NOT_PERMITTED, detail=detail)
+            reason = Reason.NOT_PERMITTED
         case Late():
-            return Missing(source=source, reason=Reason.TIMED_OUT, detail="it did not finish by the deadline")
+            reason, detail = Reason.TIMED_OUT, "it did not finish by the deadline"
         case TooManyAbandoned():
-            return Missing(source=source, reason=Reason.REFUSED, detail="too many earlier looks have not returned")
+            reason, detail = Reason.REFUSED, "too many earlier looks have not returned"
         case NoThread():
-            return Missing(source=source, reason=Reason.REFUSED, detail=f"it was not started: {error}")
+            reason, detail = Reason.REFUSED, f"it was not started: {error}"
         case _:
-            detail = f"unexpected {type(error).__name__}: {error}"
-            return Missing(source=source, reason=Reason.UNREADABLE, detail=detail[:500])
+            reason, detail = Reason.UNREADABLE, f"unexpected {type(error).__name__}: {error}"[:500]
+    return Missing(source=source, reason=reason, detail=detail)

@@ -77,7 +77,8 @@ class Registrar:
         """The number of the states that were sent last."""
         self._secure, self._host, self._port, base = _parse(url)
         self._path = f"{base}/v1/agents/{quote(settings.host, safe='')}"
-        self._tls = _tls(settings) if self._secure else None
+        own = TlsFiles(settings.tls_cert_file, settings.tls_key_file, settings.collector_ca_file)
+        self._tls = ClientTls(own) if self._secure else None
         self._tokens = None if settings.collector_token_file is None else TokenFile(settings.collector_token_file)
         self._registration = _registration(settings)
         self._works = True
@@ -228,11 +229,6 @@ def _advertised(url: str) -> str | None:
             advice=_ADVERTISE_ADVICE,
         )
     return url or None
-
-
-def _tls(settings: AgentSettings) -> ClientTls:
-    """Show our own certificate, where we have one."""
-    return ClientTls(TlsFiles(settings.tls_cert_file, settings.tls_key_file, settings.collector_ca_file))
 
 
 def _why(error: OSError | http.client.HTTPException) -> str:

@@ -1,6 +1,9 @@
 """The likely story of a core file: what its signal means there, and where its threads were, by step 8's tables."""
 
 import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from collector.align.roster import Presence, RankView
@@ -15,42 +18,22 @@ _UNSEEN = Missing(source="core", reason=Reason.NOT_FOUND)
 
 
 class _Ending(NamedTuple):
-    """A signal together with a frame of the thread that got it, and what they mean."""
+    """Signals together with a frame of the thread that got one, and what they mean."""
 
-    signals: frozenset[str]
-    frame: re.Pattern[str]
-    cause: Cause
+    signals: str
+    cause: str
     story: str
+    frame: str = ""
+
+    def fits(self, signal: str | None, frames: tuple[Frame, ...]) -> bool:
+        """Is it this signal, and is the frame there?"""
+        seen = not self.frame or any(re.search(self.frame, frame.function) for frame in frames)
+        return signal in self.signals.split() and seen
 
 
-def _ending(signals: str, frame: str, cause: Cause, story: str) -> _Ending:
-    return _Ending(frozenset(signals.split()), re.compile(frame), cause, story)
-
-
-_ENDINGS: tuple[_Ending, ...] = (
-    # c10d::ProcessGroupNCCL::ncclCommWatchdog () from libtorch_cuda.so; c10d::ProcessGroupNCCL::heartbeatMonitor
-    _ending(
-        "SIGABRT",
-        r"c10d::ProcessGroup\w+::.*([Ww]atchdog|heartbeatMonitor|HeartbeatMonitor|Heartbeat)",
-        Cause.COMMUNICATION,
-        "PyTorch's watchdog ended it: a collective failed or timed out; the fault is in a rank that did not join",
-    ),
-    # __assert_fail (libc.so.6); __GI___assert_fail
-    _ending("SIGABRT", r"__assert_fail", Cause.EXCEPTION, "an assertion in native code failed"),
-    # std::terminate() () from libstdc++.so.6; __cxxabiv1::__terminate
-    _ending("SIGABRT", r"(std::terminate|__cxxabiv1::__terminate)", Cause.EXCEPTION, "a C++ exception was not caught"),
-    # malloc_printerr (libc.so.6); __libc_message
-    _ending("SIGABRT", r"malloc_printerr|__libc_message", Cause.EXCEPTION, "native code corrupted the heap"),
-    # fatal_error (Python/pylifecycle.c:2737); Py_FatalError
-    _ending("SIGABRT", r"^(fatal_error\w*|_?Py_FatalError\w*)$", Cause.EXCEPTION, "Python aborted: a fatal error"),
-    _ending("SIGABRT", r"", Cause.EXCEPTION, "it aborted (abort())"),
-    _ending("SIGBUS", r"", Cause.OOM, "it read or wrote a mapped file that is shorter, or /dev/shm is full"),
-    _ending("SIGSEGV", r"", Cause.EXCEPTION, "it accessed memory that it does not own"),
-    _ending("SIGILL", r"", Cause.EXCEPTION, "it executed an instruction this CPU does not support"),
-    _ending("SIGFPE", r"", Cause.EXCEPTION, "it divided by zero"),
-    _ending("SIGQUIT SIGXCPU SIGXFSZ SIGSYS SIGTRAP", r"", Cause.SIGNAL, "a user or a resource limit ended it"),
-)
-"""Rows that stand further up win. Over each with a frame stands a real one, as gdb prints it."""
+def _endings() -> Iterator[_Ending]:
+    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["endings"]
+    return (_Ending(**row) for row in rows)
 
 
 def tell_story(report: CoreReport) -> CoreReport:
@@ -65,20 +48,16 @@ def tell_story(report: CoreReport) -> CoreReport:
         cause = Cause.UNKNOWN if here is None else here.cause
         return _told(report, f"taken from a running process; {where}", cause)
     frames = _dead_frames(report)
-    row = next((row for row in _ENDINGS if report.signal_name in row.signals and _fits(row, frames)), None)
+    row = next((row for row in _endings() if row.fits(report.signal_name, frames)), None)
     what = "a signal ended it" if row is None else row.story
     died_in = f", in {frames[-1]}" if frames else ""
     thread = "" if report.thread in (None, report.pid) else f" (thread {report.thread})"
     story = f"{report.signal_name}: {what}{died_in}{thread}; {where}"
-    return _told(report, story, Cause.SIGNAL if row is None else row.cause)
+    return _told(report, story, Cause.SIGNAL if row is None else Cause(row.cause))
 
 
 def _told(report: CoreReport, story: str, cause: Cause) -> CoreReport:
     return report.model_copy(update={"story": story, "cause": cause.value})
-
-
-def _fits(row: _Ending, frames: tuple[Frame, ...]) -> bool:
-    return not row.frame.pattern or any(row.frame.search(frame.function) for frame in frames)
 
 
 def _dead_frames(report: CoreReport) -> tuple[Frame, ...]:

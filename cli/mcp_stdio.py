@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from cli.sources.helpers import Helpers
+from cli.sources.helpers import run_with_helpers
 from cli.sources.remote import client_options
 from collector.concurrency.threads import run_in_thread
 from collector.show.mcp.rest import Rest
@@ -38,13 +38,12 @@ def serve_collector(url: str, token_file: Path | None, tls: TlsFiles) -> None:
 def serve_one_box() -> None:
     """Serve the tools of this machine until the client is gone. Its diagnoses are kept until then."""
 
-    async def run(store: Path, helpers: Helpers) -> None:
-        with helpers.ended_by_interrupt():
-            async with _own_collector(store) as client:
-                await _serve(Rest(client))
+    async def run() -> None:
+        async with _own_collector(Path(folder, "store.sqlite3")) as client:
+            await _serve(Rest(client))
 
-    with tempfile.TemporaryDirectory(prefix="unhang-") as folder, Helpers() as helpers:
-        asyncio.run(run(Path(folder, "store.sqlite3"), helpers))
+    with tempfile.TemporaryDirectory(prefix="unhang-") as folder:
+        run_with_helpers(run)
 
 
 @asynccontextmanager

@@ -1,8 +1,7 @@
-"""Options that several commands share, and the source that they choose."""
+"""What the shared options chose: whom to ask, and which ranks."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -13,97 +12,6 @@ if TYPE_CHECKING:
     from cli.sources.ssh import Ssh
     from cli.sources.ssh_command import Way
     from shared.server.tls import TlsFiles
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-job_argument = click.argument("job", required=False)
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
-
-verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show progress on stderr.")
-
-colour_option = click.option(
-    "--color",
-    "--colour",
-    "colour",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Colour the text; auto: on a terminal, unless NO_COLOR is set.",
-)
-
-
-def rank_option(command: F) -> F:
-    """Add `--rank SET`."""
-    return click.option("--rank", "ranks", metavar="SET", help="Only these ranks, e.g. 0-3,7.")(command)
-
-
-def _kept(name: str, text: str, **details: Any) -> Callable[[F], F]:
-    """Return an option whose value waits in the context for who chooses the source."""
-
-    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
-        context.meta[name] = value
-
-    return click.option(name, expose_value=False, callback=keep, help=text, **details)
-
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
-
-def source_options(command: F) -> F:
-    """Add the options that say where to look: this machine by default, a collector, or files."""
-    text = "Read snapshots, flight-recorder and stack dumps, logs or a bundle from here."
-    return collector_options(_kept("--from", text, metavar="DIR", type=click.Path(path_type=Path))(command))
-
-
-def collector_options(command: F) -> F:
-    """Add the options that say which collector to ask, if any."""
-    token = "File with the collector's bearer token. [env: UNHANG_TOKEN_FILE]"
-    url = "Ask the collector there, e.g. http://head:8470. [env: UNHANG_COLLECTOR]"
-    command = _kept("--token-file", token, type=_FILE, envvar="UNHANG_TOKEN_FILE")(collector_tls_options(command))
-    return _kept("--collector", url, metavar="URL", envvar="UNHANG_COLLECTOR")(command)
-
-
-def collector_tls_options(command: F) -> F:
-    """Add the PEM files for a connection to the collector, named as curl names them."""
-    for name, variable, text in (
-        ("--key", "UNHANG_KEY", "Its private key, unless it is in the same file."),
-        ("--cert", "UNHANG_CERT", "Certificate to present to the collector."),
-        ("--cacert", "UNHANG_CACERT", "CA certificates to trust for the collector."),
-    ):
-        command = _kept(name, f"{text} [env: {variable}]", type=_FILE, envvar=variable)(command)
-    return command
-
-
-def ssh_options(command: F) -> F:
-    """Add the options that look at hosts over ssh."""
-    for name, text, details in reversed(_SSH_OPTIONS):
-        command = _kept(name, text, **details)(command)
-    return command
-
-
-_SSH_OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("--ssh", "Look at hosts over your own ssh and its configuration; needs no agent.", {"is_flag": True}),
-    (
-        "--hosts",
-        "With --ssh: the hosts, e.g. 'node[01-64],gpu7', or a hostfile of MPI or DeepSpeed.",
-        {"metavar": "LIST"},
-    ),
-    ("--slurm", "With --ssh: this Slurm job, on the hosts that squeue names.", {"metavar": "JOBID"}),
-    (
-        "--fanout",
-        "Hosts to visit at the same time.",
-        {"type": click.IntRange(1, 1024), "default": 64, "show_default": True},
-    ),
-    ("--ssh-command", "The ssh client.", {"metavar": "CMD", "default": "ssh", "show_default": True}),
-    ("--ssh-option", "For its -o, e.g. User=alice; may be repeated.", {"metavar": "OPT", "multiple": True}),
-    (
-        "--remote-command",
-        "How unhang, or Python with --with-zipapp, is called there. [default: unhang]",
-        {"metavar": "CMD"},
-    ),
-    ("--with-zipapp", "Copy unhang.pyz there; needs Python there.", {"type": _FILE, "metavar": "FILE"}),
-)
 
 
 def hosts_and_way() -> "tuple[tuple[str, ...], Way, str | None] | None":
@@ -197,7 +105,19 @@ def tls_files() -> "TlsFiles":
     return TlsFiles(meta["--cert"], meta["--key"], meta["--cacert"])
 
 
-_SOURCE_WORDS = ("--from", "--collector", "--token-file", *(name for name, *_ in _SSH_OPTIONS))
+_SOURCE_WORDS = (
+    "--from",
+    "--collector",
+    "--token-file",
+    "--ssh",
+    "--hosts",
+    "--slurm",
+    "--fanout",
+    "--ssh-command",
+    "--ssh-option",
+    "--remote-command",
+    "--with-zipapp",
+)
 
 
 def source_words() -> tuple[str, ...]:

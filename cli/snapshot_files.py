@@ -14,8 +14,9 @@ from typing import Literal
 from agent.agent import Agent, RankFilter
 from agent.look.look_audit import note_look
 from agent.sources.source import LookDepth, StackMode
-from cli.sources.agent_here import beating, in_thread, local_settings, run_with_helpers
+from cli.sources.agent_here import beating, in_thread, local_settings
 from cli.sources.bundle import made, write_whole
+from cli.sources.helpers import run_with_helpers
 from cli.terminal import emit, note
 from collector.align.expected import Expected
 from collector.looks.next_looks import MOST_DEEP_LOOKS, pids_to_look_deeper

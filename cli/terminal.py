@@ -3,10 +3,13 @@
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+V = TypeVar("V", bound="BaseModel")
 
 PIPE_COLUMNS = 100
 """Where nobody says how wide the reader's screen is."""
@@ -66,6 +69,14 @@ def redraw(text: str) -> None:
 def emit_json(value: "BaseModel") -> None:
     """Write `value` as one JSON document and nothing else, indented for people."""
     emit(value.model_dump_json(by_alias=True, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
+def answer(value: V, as_json: bool, as_text: Callable[[V], str]) -> None:
+    """Write an answer: as one JSON document where asked for, else as a person reads it."""
+    if as_json:
+        emit_json(value)
+    else:
+        emit(as_text(value))
 
 
 def note(text: str) -> None:

@@ -5,7 +5,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Generator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -191,7 +191,7 @@ class Service:
                 progress=note,
                 earlier=self._lists,
                 nodes_of=self.inventory.nodes_of,
-                watched=self._watched(run),
+                watched=await self._watched(run),
             )
             made = await run_in_thread(join, made, Known.of(self.inventory, made.diagnosis.job))
             diagnosis = await self._keep(made, run)
@@ -210,7 +210,7 @@ class Service:
         )
         return diagnosis
 
-    def _watched(self, run: Run) -> WatchedAgents:
+    async def _watched(self, run: Run) -> WatchedAgents:
         """Return what agents have told unasked.
 
         Few looks are for who asks and waits: an alarm is the same finding twice, and rests on looks at all. They do not
@@ -223,7 +223,11 @@ class Service:
         if self.watcher is None or not job:
             return WatchedAgents(leases.live())
         reported, usual = self.watcher.reported(job) if few else None, self.watcher.usual_pause(job)
-        return WatchedAgents(leases.live(), reported, usual, self.watcher.faulty_hosts)
+        hung = None
+        if self.watcher.has_exits(job):
+            with suppress(StoreTrouble):
+                hung = await self.async_store.ask(self.store.found_hung, job)
+        return WatchedAgents(leases.live(), reported, usual, self.watcher.faulty_hosts, hung)
 
     async def _keep(self, made: Sweep, run: Run) -> Diagnosis:
         """Keep the diagnosis under its id. If the store fails, the caller gets it nevertheless, with a note."""

@@ -103,6 +103,11 @@ class Watcher:
             self.faulty_hosts = await self._async_store.ask(self._store.incidents.faulty_hosts)
             self._counted = now
 
+    def has_exits(self, job: str) -> bool:
+        """Have ranks of that job exited?"""
+        watch = self.detector.find(job)
+        return watch is not None and bool(watch.view.exited)
+
     def usual_pause(self, job: str) -> float | None:
         """Return how long jobs of that name usually pause, in seconds; None: nothing was learnt."""
         watch = self.detector.find(job)

@@ -34,5 +34,15 @@ class Missing(Value):
     detail: str = Field(default="", description="One sentence for a person, with what to do, if known.")
 
 
+def refused(source: str, detail: str) -> Missing:
+    """What a file or part is where it is not safe to read it, or more than is read."""
+    return Missing(source=source, reason=Reason.REFUSED, detail=detail)
+
+
+def unreadable(source: str, detail: str) -> Missing:
+    """What a file or part is of which nothing could be made."""
+    return Missing(source=source, reason=Reason.UNREADABLE, detail=detail)
+
+
 WAITING_LAUNCHERS = "launchers"
 """The `source` of what an agent reports about launchers that have started no rank yet."""

@@ -82,9 +82,7 @@ class Blockers:
         """Is this one of them, or another process of a user who has too many?"""
         if not self._known:
             return False
-        return (stat.pid, stat.start_ticks) in self._known or (
-            bool(self._avoided) and self._whose(stat.pid) in self._avoided
-        )
+        return stat.key in self._known or (bool(self._avoided) and self._whose(stat.pid) in self._avoided)
 
     def told(self) -> tuple[Avoided, ...]:
         """Return what is avoided now, by user."""

@@ -18,6 +18,7 @@
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from agent.errors import Gone
@@ -37,6 +38,12 @@ _HIDDEN = (
     "/proc shows no processes of other users (it is mounted with hidepid); "
     "run as the job's user, as root, or in the group that its option `gid` names"
 )
+_UNREADABLE = (
+    "not allowed to read the environment of {} Python processes ({}); "
+    "run as the job's user, as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+)
+_LOST = "the environment of processes of the same launcher cannot be read; they may be ranks ({})"
+_WRONG = "the environment of {} Python processes has an invalid number of ranks ({})"
 
 
 class Rank(NamedTuple):
@@ -54,7 +61,7 @@ class Rank(NamedTuple):
     @property
     def key(self) -> tuple[int, int]:
         """The process's id and start: unique on this node."""
-        return self.stat.pid, self.stat.start_ticks
+        return self.stat.key
 
 
 class FoundRanks(NamedTuple):
@@ -115,11 +122,7 @@ def _launched(above: Identity, below: Identity) -> bool:
     """Does the identity below show that the process above only starts ranks?"""
     if above.job != below.job and above.launcher == below.launcher:
         return False
-    return (above.rank, above.launcher) != (below.rank, below.launcher) and _stronger(below, above)
-
-
-def _stronger(below: Identity, above: Identity) -> bool:
-    return _strength(below) <= _strength(above)
+    return (above.rank, above.launcher) != (below.rank, below.launcher) and _strength(below) <= _strength(above)
 
 
 def _strength(identity: Identity) -> int:
@@ -221,54 +224,40 @@ def exited_from(stat: Stat, beside: Iterable[Rank], procfs: ProcFs) -> Exited:
 
 def _status_is_told(pid: int, procfs: ProcFs) -> bool:
     """May we see exit statuses? To others the kernel says 0; `io` is under the same permission, and honest."""
-    try:
-        procfs.read(pid, "io")
-    except NotPermitted:
-        return False
-    except Gone:
-        return True
+    with suppress(Gone):
+        try:
+            procfs.read(pid, "io")
+        except NotPermitted:
+            return False
     return True
 
 
 def _missing(listing: Listing, lister: Lister, ranks: list[Rank]) -> tuple[Missing, ...]:
-    """Report Python processes that may be ranks and cannot be read, or are ranks by a number that is none."""
+    """Report Python processes that may be ranks and cannot be read, or are ranks by a number that is none.
+
+    One that has a rank's parent may be the rank that is lacking: nothing follows from who is not found.
+    """
     if 1 not in listing.stats:
         return (Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=_HIDDEN),)
-    return (*_hidden(listing, lister), *_lost(listing, lister, ranks), *_mistaken(listing, lister))
-
-
-def _lost(listing: Listing, lister: Lister, ranks: list[Rank]) -> tuple[Missing, ...]:
-    """One that has a rank's parent may be the rank that is lacking: nothing follows from who is not found."""
     parents = {rank.stat.parent_pid for rank in ranks}
-    stats = [listing.stats[pid] for pid in listing.lost]
-    beside = [s.pid for s in stats if s.parent_pid in parents and lister.runs(s) is not RankLikelihood.OTHER]
-    detail = f"the environment of processes of the same launcher cannot be read; they may be ranks ({_pids(beside)})"
-    return (Missing(source="ranks", reason=Reason.REFUSED, detail=detail),) if beside else ()
 
+    def runs_python(pid: int) -> bool:
+        return lister.runs(listing.stats[pid]) is not RankLikelihood.OTHER
 
-def _hidden(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
-    hidden = [pid for pid in listing.unreadable if lister.runs(listing.stats[pid]) is not RankLikelihood.OTHER]
-    if not hidden:
-        return ()
-    detail = (
-        f"not allowed to read the environment of {len(hidden)} Python processes ({_pids(hidden)}); "
-        "run as the job's user, as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+    hidden = list(filter(runs_python, listing.unreadable))
+    lost = [pid for pid in listing.lost if listing.stats[pid].parent_pid in parents and runs_python(pid)]
+    wrong = [f"pid {pid}: {what}" for pid, what in listing.mistaken if runs_python(pid)]
+    told = (
+        (hidden, Reason.NOT_PERMITTED, _UNREADABLE.format(len(hidden), _pids(hidden))),
+        (lost, Reason.REFUSED, _LOST.format(_pids(lost))),
+        (wrong, Reason.UNREADABLE, _WRONG.format(len(wrong), "; ".join(_some(wrong, "…")))),
     )
-    return (Missing(source="ranks", reason=Reason.NOT_PERMITTED, detail=detail),)
+    return tuple(Missing(source="ranks", reason=reason, detail=detail) for who, reason, detail in told if who)
 
 
 def _pids(pids: list[int]) -> str:
     return f"pids {', '.join(map(str, pids[:_MOST_SHOWN]))}{' …' if len(pids) > _MOST_SHOWN else ''}"
 
 
-def _mistaken(listing: Listing, lister: Lister) -> tuple[Missing, ...]:
-    wrong = [
-        (pid, what) for pid, what in listing.mistaken if lister.runs(listing.stats[pid]) is not RankLikelihood.OTHER
-    ]
-    if not wrong:
-        return ()
-    shown = "; ".join(f"pid {pid}: {what}" for pid, what in wrong[:_MOST_SHOWN]) + (
-        "; …" if wrong[_MOST_SHOWN:] else ""
-    )
-    detail = f"the environment of {len(wrong)} Python processes has an invalid number of ranks ({shown})"
-    return (Missing(source="ranks", reason=Reason.UNREADABLE, detail=detail),)
+def _some(texts: list[str], more: str) -> list[str]:
+    return texts if len(texts) <= _MOST_SHOWN else [*texts[:_MOST_SHOWN], more]

@@ -9,15 +9,13 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from agent.errors import Gone
 from agent.proc.memory.elf_image import Read
 from agent.proc.memory.elf_symbols import find_variable
-from agent.proc.procfs import MOST_BYTES, TICKS_PER_SECOND, ProcFs, Stat, reading
+from agent.proc.procfs import MOST_BYTES, TICKS_PER_SECOND, ProcFs, Stat
 from shared.errors import NotPermitted
 
 Environment = dict[str, str]
@@ -99,21 +97,13 @@ class Environments:
 
     def _refresh(self, pid: int, pointer: int, known: _Known) -> None:
         """Follow `char **environ`. Setting a variable changes the list, so an equal list is not followed again."""
-        with self._memory(pid) as memory:
+        with self._procfs.opened(pid, "mem") as opened:
+            memory = partial(_read_memory, opened)
             array = _address(memory(pointer, 8))
             addresses = _until_null(memory(array, 8 * _MOST_VARIABLES) if array else b"")
             if addresses != known.addresses:
                 known.live = self._allowed(_strings(memory, addresses))
                 known.addresses = addresses
-
-    @contextmanager
-    def _memory(self, pid: int) -> Iterator[Read]:
-        with reading(pid):
-            memory = os.open(self._procfs.path(pid, "mem"), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            yield partial(_read_memory, memory)
-        finally:
-            os.close(memory)
 
     def _allowed(self, variables: list[bytes]) -> Environment:
         kept: Environment = {}
@@ -134,9 +124,9 @@ class Environments:
         maps = self._procfs.maps(pid)
         if b"/libpython" not in maps and not PYTHON.match(executable.rpartition("/")[2]):
             return None
-        with self._memory(pid) as memory:
+        with self._procfs.opened(pid, "mem") as opened:
             for base in _bases(executable.encode(), maps):
-                address = find_variable(memory, base, b"environ")
+                address = find_variable(partial(_read_memory, opened), base, b"environ")
                 if address is not None:
                     return address
         return None

@@ -18,7 +18,6 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 from agent.deadline import Deadline
@@ -26,10 +25,11 @@ from agent.errors import Gone, Unavailable
 from agent.find.blockers import Blockers, Key
 from agent.find.launchers import is_launcher
 from agent.find.processes import Lister, Listing
-from agent.find.torch_groups import TorchGroup, find_called, find_group, is_still_there
+from agent.find.torch_groups import find_called, find_group, is_still_there
+from agent.find.torch_stores import TorchGroup
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
-from agent.proc.procfs import ProcFs, Stat
+from agent.proc.procfs import FEW_THREADS, ProcFs, Stat
 from agent.proc.socket_tables import sockets_of
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
@@ -37,7 +37,6 @@ from shared.plural import counted
 
 _MOST_BYTES = 32 * 1024 * 1024 * 1024
 """Of one search. The world's group is among the first objects of the heap; in practice the deadline comes sooner."""
-_MOST_THREADS = 512
 _MOST_SHOWN = 8
 _LEAST_SHARE = 20
 """A search because of a new socket waits for so many times the seconds that the last one took..."""
@@ -106,29 +105,29 @@ class GroupSearch:
         """Return who is to be searched now: those without a launcher's variables first, and of these those
         in which a group's threads run: who only has a socket is searched to the end for nothing. Forgets who has gone.
         """
-        living = {(stat.pid, stat.start_ticks) for stat in listing.stats.values()}
+        living = {stat.key for stat in listing.stats.values()}
         self._known = {key: known for key, known in self._known.items() if key in living}
         self._forbidden = {key: stat for key, stat in self._forbidden.items() if key in living}
         self._late = {key: late for key, late in self._late.items() if key in living}
         if not self._procfs.is_real:
             return []
         self._forked_from = dict(_forks(listing))
-        self._blocked = frozenset(_key(stat) for stat in listing.stats.values() if stat.state == "D")
+        self._blocked = frozenset(stat.key for stat in listing.stats.values() if stat.state == "D")
         found = [
             stat
             for stat in lister.with_torch(listing)
             if self._is_due(stat) and not is_launcher(lister.arguments(stat))
         ]
-        open_still = {*map(_key, found), *self._late}
+        open_still = {stat.key for stat in found} | self._late.keys()
         self._unfinished = {key: stat for key, stat in self._unfinished.items() if key in open_still}
         sure = self._surely_ranks(found)
-        return sorted(found, key=lambda stat: (stat.pid in listing.candidates, _key(stat) not in sure, *_age(stat)))
+        return sorted(found, key=lambda stat: (stat.pid in listing.candidates, stat.key not in sure, *_age(stat)))
 
     def _surely_ranks(self, stats: Sequence[Stat]) -> set[Key]:
         """Return those in which a group's threads run, and whom they were forked from, who is searched before them."""
         sure: set[Key] = set()
         for stat in stats:
-            key = _key(stat) if self._runs_group(stat) else None
+            key = stat.key if self._runs_group(stat) else None
             while key is not None and key not in sure:
                 sure.add(key)
                 key = self._forked_from.get(key)
@@ -136,28 +135,28 @@ class GroupSearch:
 
     def expect(self, stats: Sequence[Stat]) -> None:
         """Note that these are to be searched: on a busy machine the search itself may begin too late to say so."""
-        self._unfinished = {_key(stat): stat for stat in stats}
+        self._unfinished = {stat.key: stat for stat in stats}
 
     def search(self, stats: Sequence[Stat], deadline: Deadline) -> None:
         """Search these processes until the deadline."""
         for stat in stats:
             if deadline.left() <= 0:
                 return
-            begun, self.reading = time.monotonic(), _key(stat)
+            begun, self.reading = time.monotonic(), stat.key
             try:
                 if not self._is_copy(stat):
                     self._search(stat, deadline)
             except Gone:
-                self._known.pop(_key(stat), None)
+                self._known.pop(stat.key, None)
             except NotPermitted:
-                self._forbidden[_key(stat)] = stat
+                self._forbidden[stat.key] = stat
             except Unavailable:
-                self._late[_key(stat)] = _later(self._late.get(_key(stat)), time.monotonic() - begun)
+                self._late[stat.key] = _later(self._late.get(stat.key), time.monotonic() - begun)
                 continue
             finally:
                 self.reading = None
-            self._late.pop(_key(stat), None)
-            self._unfinished.pop(_key(stat), None)
+            self._late.pop(stat.key, None)
+            self._unfinished.pop(stat.key, None)
 
     def missing(self, listing: Listing) -> tuple[Missing, ...]:
         """Tell of processes of which it is not known whether they are ranks."""
@@ -176,7 +175,7 @@ class GroupSearch:
         )
 
     def _is_due(self, stat: Stat) -> bool:
-        key = _key(stat)
+        key = stat.key
         if key in self._forbidden or self._blockers.is_avoided(stat) or self._is_copy(stat):
             return False
         if key in self._late and time.monotonic() < self._late[key].next_at:
@@ -207,7 +206,7 @@ class GroupSearch:
         """Return what is known of the process that this one was forked from, the nearest first; True: not yet anything,
         False: there is none.
         """
-        above = self._forked_from.get(_key(stat))
+        above = self._forked_from.get(stat.key)
         while above is not None:
             if any(above in some for some in (self._blocked, self._blockers, self._forbidden, self._unfinished)):
                 return True
@@ -227,7 +226,7 @@ class GroupSearch:
             return False
 
     def _is_still_there(self, stat: Stat, group: TorchGroup) -> bool:
-        with open_memory(self._procfs, stat.pid, Deadline(1.0), start_ticks=stat.start_ticks) as memory:
+        with open_memory(self._procfs, stat, Deadline(1.0)) as memory:
             return is_still_there(memory, group)
 
     def _signs(self, stat: Stat) -> tuple[frozenset[str], frozenset[int]]:
@@ -238,18 +237,16 @@ class GroupSearch:
     def _threads(self, stat: Stat) -> frozenset[str]:
         """Return the threads of PyTorch's own, each with its id."""
         threads = set()
-        for tid in islice(self._procfs.tids(stat.pid), _MOST_THREADS):
+        for tid in self._procfs.tids(stat.pid, FEW_THREADS):
             name = self._procfs.text(stat.pid, f"task/{tid}/comm", most=64)
             if name.startswith(("pt_", _CALL_THREADS)):
                 threads.add(f"{name} {tid}")
         return frozenset(threads)
 
     def _search(self, stat: Stat, deadline: Deadline) -> None:
-        begun, before = time.monotonic(), self._known.get(_key(stat))
+        begun, before = time.monotonic(), self._known.get(stat.key)
         threads, sockets = self._signs(stat)
-        with open_memory(
-            self._procfs, stat.pid, deadline, start_ticks=stat.start_ticks, most_bytes=_MOST_BYTES
-        ) as memory:
+        with open_memory(self._procfs, stat, deadline, most_bytes=_MOST_BYTES) as memory:
             regions = read_mappings(self._procfs, stat.pid)
             above = self._searched_above(stat)
             copied = above.group if isinstance(above, _Searched) else None
@@ -264,7 +261,7 @@ class GroupSearch:
         if group is None and before is not None and before.group is not None and not before.group.is_awaited:
             group = before.group
         wait = (now - begun) * _LEAST_SHARE * 2 ** min(fruitless, _MOST_DOUBLINGS)
-        self._known[_key(stat)] = _Searched(group, threads, sockets, now + wait, fruitless)
+        self._known[stat.key] = _Searched(group, threads, sockets, now + wait, fruitless)
 
 
 def _only_calls(threads: frozenset[str]) -> bool:
@@ -285,7 +282,7 @@ def _forks(listing: Listing) -> Iterator[tuple[Key, Key]]:
     for stat in listing.stats.values():
         above = listing.stats.get(stat.parent_pid)
         if above is not None and above.stack_address == stat.stack_address != 0:
-            yield _key(stat), _key(above)
+            yield stat.key, above.key
 
 
 def _told(stats: list[Stat], reason: Reason, text: str) -> tuple[Missing, ...]:

@@ -1,15 +1,15 @@
-"""What each launcher writes into the environment of the ranks it starts, and what launchers look like.
+"""What launchers write into the environment of the ranks they start, and what they look like: rows of launchers.toml.
 
-A new launcher is one more row in `LAUNCHERS`. Rows that stand further up win: under `srun torchrun` a rank
-carries both Slurm's and torchrun's variables, and torchrun's are the ones that torch uses.
+Kept of a process are the variables that are named there alone: an allow-list, and those that rules of the site check.
 """
 
 import re
-from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
-from agent.find.environment_names import REPORTED
 from shared.errors import quoted
+from shared.packs import read_pack
+from shared.rules.site_rules import checked_variables
 from shared.wire.job_names import OF_SLURM
 from shared.wire.snapshot import Identity
 
@@ -22,94 +22,55 @@ _NO_REAL_STEP = 4_294_967_280
 
 
 class Launcher(NamedTuple):
-    """The variables of one launcher. `marks` must all be there, beside `rank`."""
+    """The variables of one launcher."""
 
     name: str
-    marks: tuple[str, ...]
     rank: str
-    local_rank: str
-    world_size: str
-    local_world_size: str
-    group_rank: str | None = None
-    applies: Callable[[Environment], bool] = lambda _environment: True
+    marks: str = ""
+    local_rank: str = ""
+    world_size: str = ""
+    local_world_size: str = ""
+    group_rank: str = ""
+    steps: str = ""
+
+    def applies(self, environment: Environment) -> bool:
+        """Are all its marks there, and is it no step of Slurm's that has no tasks?"""
+        step = environment.get("SLURM_STEP_ID", environment.get("SLURM_STEPID", ""))
+        is_task = not self.steps or (step.isdecimal() and int(step) < _NO_REAL_STEP)
+        return self.is_marked(environment) and is_task
+
+    def is_marked(self, environment: Environment) -> bool:
+        """Are all its marks there?"""
+        return all(mark in environment for mark in self.marks.split())
 
 
-def _is_slurm_task(environment: Environment) -> bool:
-    step = environment.get("SLURM_STEP_ID", environment.get("SLURM_STEPID", ""))
-    return step.isdecimal() and int(step) < _NO_REAL_STEP
+_PACK = read_pack(__file__, "launchers.toml")
 
 
-LAUNCHERS = (
-    Launcher(
-        "torchrun",
-        ("TORCHELASTIC_RUN_ID",),
-        "RANK",
-        "LOCAL_RANK",
-        "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",
-        "GROUP_RANK",
-    ),
-    Launcher("env", ("WORLD_SIZE",), "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"),
-    Launcher("env", ("MASTER_ADDR",), "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"),
-    Launcher(
-        "slurm",
-        ("SLURM_JOB_ID",),
-        "SLURM_PROCID",
-        "SLURM_LOCALID",
-        "SLURM_NTASKS",
-        "SLURM_NTASKS_PER_NODE",
-        "SLURM_NODEID",
-        _is_slurm_task,
-    ),
-    Launcher(
-        "openmpi",
-        (),
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        "OMPI_COMM_WORLD_NODE_RANK",
-    ),
-    Launcher("mvapich", (), "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE", ""),
-    Launcher("pmi", (), "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS"),
-    Launcher("pmix", (), "PMIX_RANK", "", "", ""),
-)
+def _names(table: str, key: str) -> frozenset[str]:
+    return frozenset(name for row in _PACK[table] for name in row[key].split())
 
-NAMES = frozenset(
-    {
-        *(name for row in LAUNCHERS for name in (*row.marks, *row[2:6], row.group_rank) if name),
-        *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_ERROR_FILE"),
-        *(
-            "SLURM_STEP_ID",
-            "SLURM_STEPID",
-            "PMIX_NAMESPACE",
-            "OMPI_MCA_ess_base_jobid",
-            "PMI_JOBID",
-            "PBS_JOBID",
-        ),
-        *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NCCL_DEBUG_FILE", "TORCH_WORKER_SERVER_SOCKET"),
-        *("NCCL_RAS_ADDR", "NCCL_RAS_ENABLE"),
-        *REPORTED,
-    }
+
+LAUNCHERS = tuple(Launcher(**row) for row in _PACK["launcher"])
+REPORTED = _names("reported", "names")
+"""Variables that are reported of a rank, beside those that rules of the site check."""
+
+NAMES = (
+    _names("variables", "names")
+    | REPORTED
+    | {n for row in LAUNCHERS for n in (*row[1:2], *row.marks.split(), *row[3:7]) if n}
 )
 """The only variables that are ever kept of an inspected process."""
 
-_LAUNCHER_PROGRAMS = frozenset(
-    "torchrun accelerate deepspeed srun sbatch mpirun mpiexec orterun prterun prun orted prted hydra_pmi_proxy "
-    "mpiexec.hydra slurmstepd unhang unhang.pyz".split()
-)
-_LAUNCHER_MODULES = frozenset(
-    (
-        "torch.distributed.run",
-        "torch.distributed.launch",
-        "torch.distributed.elastic.multiprocessing.subprocess_handler",
-        "accelerate.commands.launch",
-        "accelerate.commands.accelerate_cli",
-        "deepspeed.launcher.launch",
-        "deepspeed.launcher.runner",
-        "unhang",
-    )
-)
+_PROGRAMS, _MODULES = (_names("commands", kind) for kind in ("programs", "modules"))
+
+
+@cache
+def reported() -> frozenset[str]:
+    """Return the names that are reported here."""
+    return REPORTED | checked_variables()
+
+
 _SHOWN_ARGUMENTS = 6
 _LONGEST_JOB_NAME = 200
 
@@ -118,8 +79,7 @@ def identify(environment: Environment) -> Identity | None:
     """Return which rank an environment belongs to; None when it belongs to no rank."""
     for launcher in LAUNCHERS:
         rank = number(environment, launcher.rank)
-        marked = all(mark in environment for mark in launcher.marks)
-        if rank is not None and marked and launcher.applies(environment):
+        if rank is not None and launcher.applies(environment):
             return _identity(environment, launcher, rank)
     return None
 
@@ -130,7 +90,7 @@ def mistaken(environment: Environment) -> str | None:
     `RANK=0x3` makes no rank, and `WORLD_SIZE=1000000000` is not counted up to: whoever looks for that rank is told why.
     """
     for launcher in LAUNCHERS:
-        if launcher.rank in environment and all(mark in environment for mark in launcher.marks):
+        if launcher.rank in environment and launcher.is_marked(environment):
             names = [name for name in (launcher.rank, launcher.world_size) if environment.get(name)]
             wrong = [name for name in names if number(environment, name) is None]
             told = ", ".join(f"{name}={quoted(environment[name])}" for name in wrong)
@@ -144,7 +104,7 @@ def _identity(environment: Environment, launcher: Launcher, rank: int) -> Identi
         job=job_name(environment),
         rank=rank,
         local_rank=local_rank,
-        group_rank=number(environment, launcher.group_rank or ""),
+        group_rank=number(environment, launcher.group_rank),
         world_size=number(environment, launcher.world_size),
         local_world_size=number(environment, launcher.local_world_size),
         attempt=number(environment, "TORCHELASTIC_RESTART_COUNT") or 0,
@@ -188,10 +148,10 @@ def is_launcher(arguments: list[str]) -> bool:
     """Does this command line start a launcher (torchrun, srun, mpirun, ours) rather than a rank?"""
     words = arguments[:_SHOWN_ARGUMENTS]
     for position, word in enumerate(words):
-        if position < 3 and word.rpartition("/")[2] in _LAUNCHER_PROGRAMS:
+        if position < 3 and word.rpartition("/")[2] in _PROGRAMS:
             return True
         if word == "-m" and position + 1 < len(words):
-            return words[position + 1] in _LAUNCHER_MODULES
+            return words[position + 1] in _MODULES
         if word == "-c":
             return False
     return False

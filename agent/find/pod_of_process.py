@@ -3,9 +3,7 @@
 import re
 from typing import NamedTuple
 
-from agent.errors import Gone
 from agent.proc.procfs import ProcFs
-from shared.errors import NotPermitted
 
 # 0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod3b1e2c4d_5f60_7182_93a4_b5c6d7e8f901.slice/
 #    cri-containerd-<64 digits>.scope                                        (systemd's names, in one line)
@@ -45,17 +43,11 @@ def is_kubelets(procfs: ProcFs, pid: int) -> bool:
 
 def _line_of(procfs: ProcFs, pid: int) -> str | None:
     """Return the line of /proc/PID/cgroup that names a pod."""
-    try:
-        lines = [line[:_LONGEST_LINE] for line in procfs.text(pid, "cgroup").splitlines()]
-    except (Gone, NotPermitted):
-        return None
+    lines = (line[:_LONGEST_LINE] for line in procfs.known_text(pid, "cgroup").splitlines())
     return next((line for line in lines if _POD.search(line) is not None), None)
 
 
 def _innermost_pid(procfs: ProcFs, pid: int) -> int | None:
     # NSpid:  4711    17             (the pid here, then within each namespace further in)
-    try:
-        words = procfs.fields(pid, "status").get("NSpid", "").split()
-    except (Gone, NotPermitted):
-        return None
+    words = procfs.known_fields(pid, "status").get("NSpid", "").split()
     return int(words[-1]) if words and words[-1].isdecimal() else None

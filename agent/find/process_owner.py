@@ -13,7 +13,6 @@ import struct
 from contextlib import ExitStack, suppress
 from threading import Thread
 
-from agent.errors import Gone
 from agent.proc.procfs import ProcFs, reading
 from shared.errors import InvalidSettings, NotPermitted, quoted
 
@@ -47,11 +46,7 @@ def _uid(word: str) -> int:
 
 def owner_of(procfs: ProcFs, pid: int) -> int | None:
     """Return the real user id of a process, None of one that is gone."""
-    try:
-        words = procfs.fields(pid, "status").get("Uid", "").split()
-    except (Gone, NotPermitted):
-        return None
-    return int(words[0]) if words and words[0].isdecimal() else None
+    return next(iter(procfs.uids(pid)), None)
 
 
 def user_of(procfs: ProcFs, pid: int) -> str | None:
@@ -128,11 +123,7 @@ def _is_same(fd: int, other: os.stat_result) -> bool:
 
 def _uid_inside(procfs: ProcFs, pid: int, uid: int) -> int | None:
     #          0     231072      65536        (first id inside, first id as we see it, how many)
-    try:
-        lines = procfs.text(pid, "uid_map").splitlines()
-    except (Gone, NotPermitted):
-        return None
-    for words in (line.split() for line in lines):
+    for words in map(str.split, procfs.known_text(pid, "uid_map").splitlines()):
         if len(words) == 3 and all(map(str.isdecimal, words)):
             inside, outside, count = map(int, words)
             if count >= _LEAST_RANGE and outside <= uid < outside + count:

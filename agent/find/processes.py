@@ -12,7 +12,7 @@ from agent.find.environment import PYTHON, Environment, Environments, key_of
 from agent.find.launchers import NAMES, is_launcher, mistaken
 from agent.find.process_owner import UserNames, user_of
 from agent.find.rank_identity import identity_of
-from agent.find.torch_groups import TorchGroup
+from agent.find.torch_stores import TorchGroup
 from agent.proc.credentials import has_borrowed_rights
 from agent.proc.procfs import ProcFs, Stat
 from agent.tools.thin_parent import own_pids
@@ -130,7 +130,7 @@ class Lister:
 
         Listing what is mapped is dear, and a process that has as much mapped as before has not loaded PyTorch since.
         """
-        key = (stat.pid, stat.start_ticks)
+        key = stat.key
         if key in self._with_torch:
             return RankLikelihood.TORCH
         size, likelihood = self._without_torch.get(key_of(stat), (0, RankLikelihood.OTHER))
@@ -165,7 +165,7 @@ class Lister:
         for stat in listing.stats.values():
             if stat.pid in self._own or stat.state in "DZX" or stat.pid in unreadable or self._is_dull(stat):
                 continue
-            self.reading = (stat.pid, stat.start_ticks)
+            self.reading = stat.key
             try:
                 if not self._blockers.is_avoided(stat) and self.runs(stat) is RankLikelihood.TORCH:
                     yield stat
@@ -186,7 +186,7 @@ class Lister:
         return False
 
     def _candidate(self, stat: Stat) -> Candidate | None:
-        key = (stat.pid, stat.start_ticks)
+        key = stat.key
         known = self._known.get(key)
         if (stat.state == "D" and known is not None) or self._blockers.is_avoided(stat):
             return known if known is None else known._replace(stat=stat)
@@ -209,7 +209,7 @@ class Lister:
 
     def arguments(self, stat: Stat) -> list[str]:
         """Return the command line of any process; none of one that ended, or is blocked in the kernel."""
-        key = (stat.pid, stat.start_ticks)
+        key = stat.key
         if stat.state in "DZX" or self._blockers.is_avoided(stat):
             return []
         self.reading = key
@@ -228,8 +228,8 @@ class Lister:
         return stat.is_kernel_thread or (self._environments.is_fixed(stat) and stat.pid in self._dull)
 
     def _remember(self, stats: dict[int, Stat], candidates: dict[int, Candidate]) -> None:
-        self._with_torch &= {(stat.pid, stat.start_ticks) for stat in stats.values()}
-        self._known = {(c.stat.pid, c.stat.start_ticks): c for c in candidates.values()}
+        self._with_torch &= {stat.key for stat in stats.values()}
+        self._known = {c.stat.key: c for c in candidates.values()}
         living = {key_of(stat) for stat in stats.values()}
         self._without_torch = {key: known for key, known in self._without_torch.items() if key in living}
         self._environments.forget_all_but(living)

@@ -10,7 +10,7 @@
 """
 
 from agent.find.launchers import Environment, gpu_of, identify, is_address, job_name, number
-from agent.find.torch_groups import TorchGroup
+from agent.find.torch_stores import TorchGroup
 from shared.wire.snapshot import Identity
 
 _READ_BY_TORCH = ("torchrun", "env")

@@ -9,9 +9,18 @@ stands before them is made of many classes. A group that ranks may join and leav
 """
 
 import struct
-from typing import NamedTuple
 
-from agent.find.torch_stores import FIELDS_AT, LARGEST_SIZE, PREFIX, NoSuchObject, Vtables, name_of, string, walk
+from agent.find.torch_stores import (
+    FIELDS_AT,
+    LARGEST_SIZE,
+    PREFIX,
+    NoSuchObject,
+    TorchGroup,
+    Vtables,
+    name_of,
+    string,
+    walk,
+)
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 
 _NAME_AT = 24
@@ -20,18 +29,8 @@ _MOST_BYTES = 2048
 _STORES = 3
 
 
-class CallAgent(NamedTuple):
-    """Who a process is to those that call it."""
-
-    address: int
-    rank: int
-    size: int
-    store: str | None
-    """Where the job met, as of a process group."""
-
-
-def current_agent(memory: ProcessMemory, vtables: Vtables) -> CallAgent | None:
-    """Return the agent by which a process makes calls and is called; None where it has none."""
+def current_agent(memory: ProcessMemory, vtables: Vtables) -> TorchGroup | None:
+    """Return what a process is by its agent, which calls and is called, as a group; None where it has none."""
     if vtables.current_agent is None:
         return None
     try:
@@ -45,7 +44,7 @@ def current_agent(memory: ProcessMemory, vtables: Vtables) -> CallAgent | None:
         if not 0 <= rank < size <= LARGEST_SIZE:
             return None
         _, end = walk(memory, last, vtables)
-        return CallAgent(address, rank, size, name_of(memory, end, vtables))
+        return TorchGroup(vtables, address, rank, size, name_of(memory, end, vtables), False)
     except (NoSuchObject, Unreadable):
         return None
 

@@ -23,7 +23,6 @@ their own jobs.
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from agent.errors import Unavailable
 from agent.find.remote_calls import current_agent
@@ -32,6 +31,7 @@ from agent.find.torch_stores import (
     LARGEST_SIZE,
     TCP,
     NoSuchObject,
+    TorchGroup,
     Vtables,
     find_vtables,
     name_of,
@@ -51,21 +51,6 @@ _IMPORTED = 64 * 1024 * 1024
 _SOON_AFTER = 256 * 1024 * 1024
 _MOST_GROUPS = 4096
 _WORLD_PREFIX = b"0"
-
-
-class TorchGroup(NamedTuple):
-    """A process group as its own process has it."""
-
-    vtables: Vtables
-    address: int
-    rank: int
-    size: int
-    store: str | None
-    """Where the job met, as `host:port`, or the name of a file; None for stores of other kinds."""
-    is_first: bool
-    """Was it the first that the process made? That is the world."""
-    is_awaited: bool = False
-    """Is there no more of it than the store, where the process waits as rank 0 until all have come?"""
 
 
 def find_group(
@@ -89,7 +74,7 @@ def find_group(
     vtables = find_vtables(memory, regions)
     if vtables is None:
         return None
-    called, found, awaited = _current(memory, vtables), list[TorchGroup](), list[TorchGroup]()
+    called, found, awaited = current_agent(memory, vtables), list[TorchGroup](), list[TorchGroup]()
     store = next((at for at, name in vtables.stores.items() if or_awaited and name == TCP), None)
     wanted = [vtables.group] if store is None else [vtables.group, store]
     for piece in _in_order(writable_data(regions)):
@@ -114,12 +99,7 @@ def find_group(
 def find_called(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> TorchGroup | None:
     """Return what a process is by its agent for calls, which takes no search; None where it has none. Raises Gone."""
     vtables = find_vtables(memory, regions)
-    return None if vtables is None else _current(memory, vtables)
-
-
-def _current(memory: ProcessMemory, vtables: Vtables) -> TorchGroup | None:
-    agent = current_agent(memory, vtables)
-    return None if agent is None else TorchGroup(vtables, agent.address, agent.rank, agent.size, agent.store, False)
+    return None if vtables is None else current_agent(memory, vtables)
 
 
 def _is_wider(called: TorchGroup, world: TorchGroup | None) -> bool:
@@ -135,7 +115,7 @@ def is_still_there(memory: ProcessMemory, group: TorchGroup) -> bool:
     """Has the process not destroyed this group, or does it still wait for it? Raises as `find_group` does."""
     if group.is_awaited:
         return _awaited(memory, group.address, group.vtables) == group
-    return _current(memory, group.vtables) == group or _group(memory, group.address, group.vtables) == group
+    return current_agent(memory, group.vtables) == group or _group(memory, group.address, group.vtables) == group
 
 
 def _in_order(regions: Sequence[MemoryRegion]) -> Iterator[MemoryRegion]:

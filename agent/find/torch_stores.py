@@ -44,6 +44,21 @@ class Vtables(NamedTuple):
     """Where the pointer to the process's agent lies."""
 
 
+class TorchGroup(NamedTuple):
+    """A process group as its own process has it."""
+
+    vtables: Vtables
+    address: int
+    rank: int
+    size: int
+    store: str | None
+    """Where the job met, as `host:port`, or the name of a file; None for stores of other kinds."""
+    is_first: bool
+    """Was it the first that the process made? That is the world."""
+    is_awaited: bool = False
+    """Is there no more of it than the store, where the process waits as rank 0 until all have come?"""
+
+
 def find_vtables(memory: ProcessMemory, regions: Sequence[MemoryRegion]) -> Vtables | None:
     """Return them; None where PyTorch is not loaded, or not built for distributed training."""
     for library in loaded_files(regions, _LIBRARY):

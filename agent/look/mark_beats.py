@@ -67,10 +67,27 @@ class MarkBeats:
         due = list(islice(filter(self._is_due, living.values()), _MOST_RANKS))
         if not due:
             return
-        limit = deadline.at_most(_READ_SECONDS)
-        task = _Task(due, partial(self._read, deadline=limit.sooner(_ENDS_SECONDS)), take, gone)
-        outcome = self._pool.run({"marks": task.run}, limit, owner=("marks", self._stuck))["marks"]
-        self._note(outcome, task.reading)
+        limit, reading = deadline.at_most(_READ_SECONDS), list[Rank]()
+        task = partial(self._read_all, due, reading, limit.sooner(_ENDS_SECONDS), take, gone)
+        outcome = self._pool.run({"marks": task}, limit, owner=("marks", self._stuck))["marks"]
+        self._note(outcome, next(iter(reading), None))
+
+    def _read_all(
+        self, due: Iterable[Rank], reading: list[Rank], deadline: Deadline, take: Taker, gone: Callable[[Rank], None]
+    ) -> None:
+        """Read one after the other; `reading` holds the one being read now. Past the deadline each refuses at once."""
+        for rank in due:
+            reading[:] = [rank]
+            try:
+                marks = self._reader.read(self._procfs, rank, deadline)
+            except Gone:
+                gone(rank)
+            except (Unavailable, NotPermitted):
+                self._back_off(rank)
+            else:
+                self._failed.pop(rank.key, None)
+                take(rank, marks)
+        reading.clear()
 
     def _note(self, outcome: Exception | None, reading: Rank | None) -> None:
         """Step 1. A task that was not begun because the one before it still runs is late as well."""
@@ -87,48 +104,8 @@ class MarkBeats:
         failed = self._failed.get(rank.key)
         return (failed is None or failed.next_at <= self._clock()) and not self._blockers.is_avoided(rank.stat)
 
-    def _read(self, rank: Rank, deadline: Deadline) -> tuple[GroupMark, ...] | None:
-        """Return the marks of one rank; None where its memory tells none for now. Raises Gone."""
-        try:
-            marks = self._reader.read(self._procfs, rank, deadline)
-        except (Unavailable, NotPermitted):
-            self._back_off(rank)
-            return None
-        self._failed.pop(rank.key, None)
-        return marks
-
     def _back_off(self, rank: Rank) -> None:
         """Step 2."""
         before = self._failed.get(rank.key)
         pause = _FIRST_PAUSE_SECONDS if before is None else min(2 * before.pause, _LONGEST_PAUSE_SECONDS)
         self._failed[rank.key] = _Failed(pause, self._clock() + pause)
-
-
-class _Task:
-    """Reads one rank after the other. `reading` is the one being read now, for whoever waits for the task."""
-
-    def __init__(
-        self,
-        due: Iterable[Rank],
-        read: Callable[[Rank], tuple[GroupMark, ...] | None],
-        take: Taker,
-        gone: Callable[[Rank], None],
-    ) -> None:
-        self._due = due
-        self._read = read
-        self._take = take
-        self._gone = gone
-        self.reading: Rank | None = None
-
-    def run(self) -> None:
-        """Read them all: past the deadline each refuses at once."""
-        for rank in self._due:
-            self.reading = rank
-            try:
-                marks = self._read(rank)
-            except Gone:
-                self._gone(rank)
-                continue
-            if marks is not None:
-                self._take(rank, marks)
-        self.reading = None

@@ -81,9 +81,7 @@ class MarkRing:
     def may_be_pending(self) -> bool:
         """Was something issued last that is not known to be completed? Gloo's records do not tell that of a group."""
         mark = self.newest
-        if mark is None:
-            return False
-        return mark.issued is None or mark.completed is None or mark.completed < mark.issued
+        return mark is not None and (mark.issued is None or mark.completed is None or _is_pending(mark))
 
     @property
     def newest(self) -> GroupMark | None:

@@ -13,7 +13,6 @@ Whether a process may be dumped is not asked: one that was root and became its u
 the work of the user who started it.
 """
 
-import os
 import struct
 import time
 from typing import NamedTuple
@@ -103,10 +102,7 @@ def has_borrowed_rights(procfs: ProcFs, pid: int) -> bool:
 
 def is_in_our_user_namespace(procfs: ProcFs, pid: int) -> bool:
     """Do the capabilities of a process count for what we see?"""
-    try:
-        return procfs.link(pid, "ns/user") == os.readlink("/proc/self/ns/user")
-    except (Gone, NotPermitted, OSError):
-        return False
+    return bool(procfs.is_in_our_namespace(pid, "user"))
 
 
 def _gained(found: Credentials, procfs: ProcFs, pid: int) -> str | None:

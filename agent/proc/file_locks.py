@@ -4,9 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from agent.errors import Gone
 from agent.proc.procfs import ProcFs, read_bounded
-from shared.errors import NotPermitted
 from shared.wire.snapshot import Holder
 
 _MOST_BYTES = 1024 * 1024
@@ -76,7 +74,7 @@ def locks_of_machine(procfs: ProcFs) -> list[FileLock]:
 def lock_holders(procfs: ProcFs, pid: int) -> tuple[Holder, ...]:
     """Return the processes that hold the locks that process `pid` is blocked for; often none."""
     pids = dict.fromkeys(holders_among(locks_of_machine(procfs), pid))
-    return tuple(Holder(pid=holder, name=name_of(procfs, holder)) for holder in list(pids)[:_MOST_HOLDERS])
+    return tuple(Holder(pid=holder, name=procfs.known_name(holder)) for holder in list(pids)[:_MOST_HOLDERS])
 
 
 def holders_among(locks: Iterable[FileLock], pid: int) -> list[int]:
@@ -84,11 +82,3 @@ def holders_among(locks: Iterable[FileLock], pid: int) -> list[int]:
     found = list(locks)
     waited = {lock.number for lock in found if lock.waits and lock.pid == pid}
     return [lock.pid for lock in found if not lock.waits and lock.number in waited and lock.pid > 0]
-
-
-def name_of(procfs: ProcFs, pid: int) -> str:
-    """Return the kernel's short name of a process, empty where it has gone."""
-    try:
-        return procfs.stat(pid).name
-    except (Gone, NotPermitted):
-        return ""

@@ -12,6 +12,7 @@ from agent.errors import Gone, Unavailable
 from agent.proc.job_files import open_named
 from agent.proc.on_behalf_of import Readers, readers_of
 from agent.proc.procfs import ProcFs, read_bounded
+from agent.proc.remembered import Remembered
 from shared.errors import NotPermitted
 from shared.wire.setup import Versions
 
@@ -125,7 +126,7 @@ class NcclVersions:
     """Tells versions, and remembers what each file held."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], NcclVersion | None] = {}
+        self._known = Remembered[NcclVersion | None](_MOST_REMEMBERED)
 
     def of(self, procfs: ProcFs, pid: int) -> NcclVersion | None:
         """Return the version that a process has loaded; None if that is not known. Raises Gone or NotPermitted."""
@@ -134,12 +135,7 @@ class NcclVersions:
             return None
         if mapped[5] is not None:
             return NcclVersion(int(mapped[3]), int(mapped[4]), int(mapped[5]))
-        key = (mapped[1], mapped[2])
-        if key not in self._known:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            self._known[key] = _written_in(procfs, pid, mapped[2])
-        return self._known[key]
+        return self._known.once((mapped[1], mapped[2]), lambda: _written_in(procfs, pid, mapped[2]))
 
 
 def _written_in(procfs: ProcFs, pid: int, path: str) -> NcclVersion | None:

@@ -8,10 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.errors import Gone
-from agent.proc.namespaces import is_initial_namespace
-from agent.proc.procfs import ProcFs
-from shared.errors import NotPermitted
+from agent.proc.procfs import ProcFs, is_initial_namespace
 
 CGROUPS = Path("/sys/fs/cgroup")
 _MOST_BYTES = 4096
@@ -84,11 +81,7 @@ def _groups(procfs: ProcFs, pid: int) -> Iterator[tuple[int, list[str]]]:
 def cgroups_of(procfs: ProcFs, pid: int) -> Iterator[tuple[list[str], list[str]]]:
     """Iterate over the control groups of a process: the controllers, none in version 2, and the path in that tree."""
     # 0::/system.slice/slurmstepd.scope/job_12/step_0        (version 2; version 1: 9:memory:/slurm/uid_1000/job_12)
-    try:
-        lines = procfs.text(pid, "cgroup").splitlines()
-    except (Gone, NotPermitted):
-        return
-    for line in lines:
+    for line in procfs.known_text(pid, "cgroup").splitlines():
         controllers, _, path = line.partition(":")[2].partition(":")
         parts = [part for part in path.split("/") if part]
         if ".." not in parts and len(parts) <= _DEEPEST:

@@ -7,11 +7,11 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from agent.errors import Gone
 from shared.errors import NotPermitted, UnhangError, quoted
@@ -22,6 +22,9 @@ MOST_BYTES = 1024 * 1024
 _MOST_MAPS_BYTES = 4 * 1024 * 1024
 _FIELD = re.compile(r"^([^:\n]+):?(.*)$", re.MULTILINE)
 
+MOST_THREADS = 4096
+FEW_THREADS = 512
+"""Where something is read of each of them in every look."""
 _MOST_FDS = 16_384
 """Descriptors of one process that are looked at: it may have a million."""
 
@@ -49,6 +52,11 @@ class Stat(NamedTuple):
     environment_bytes: int = 0
     """What its start left of variables; 0 where we may not see."""
 
+    @property
+    def key(self) -> tuple[int, int]:
+        """Its id and its start: unique on this node."""
+        return self.pid, self.start_ticks
+
 
 class ProcFs:
     """One /proc tree: the machine's own, or a recorded one in tests."""
@@ -65,10 +73,10 @@ class ProcFs:
         """Return the ids of all processes, ascending."""
         return sorted(int(name) for name in os.listdir(self.root) if name.isdigit())
 
-    def tids(self, pid: int) -> list[int]:
-        """Return the ids of all threads of a process, ascending."""
-        with reading(pid):
-            return sorted(int(name) for name in os.listdir(self.root / str(pid) / "task"))
+    def tids(self, pid: int, most: int = MOST_THREADS) -> list[int]:
+        """Return the ids of threads of a process, ascending: of more than `most`, which a job may have, the first."""
+        with reading(pid), os.scandir(self.root / str(pid) / "task") as entries:
+            return sorted(int(entry.name) for entry in islice(entries, most))
 
     def fds(self, pid: int) -> list[int]:
         """Return the numbers of open file descriptors, ascending; of more than 16,384 the first."""
@@ -91,6 +99,16 @@ class ProcFs:
         with reading(pid):
             return read_bounded(self.path(pid, name), most)
 
+    @contextmanager
+    def opened(self, pid: int, name: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+        """Open a file of a process while the block runs. Raises Gone or NotPermitted."""
+        with reading(pid):
+            file = os.open(self.path(pid, name), flags | os.O_CLOEXEC)
+        try:
+            yield file
+        finally:
+            os.close(file)
+
     def text(self, pid: int, name: str, *, most: int = MOST_BYTES) -> str:
         """Return a file of a process as text, without the final line end."""
         return self.read(pid, name, most=most).decode(errors="replace").rstrip("\n")
@@ -104,6 +122,41 @@ class ProcFs:
         with reading(pid):
             return os.readlink(self.path(pid, name))
 
+    def known_text(self, pid: int, name: str, *, most: int = MOST_BYTES) -> str:
+        """Return what `text` does; empty where the process is gone, or that may not be read."""
+        with suppress(Gone, NotPermitted):
+            return self.text(pid, name, most=most)
+        return ""
+
+    def known_link(self, pid: int, name: str) -> str | None:
+        """Return what `link` does; None where the process is gone, or that may not be read."""
+        with suppress(Gone, NotPermitted):
+            return self.link(pid, name)
+        return None
+
+    def known_name(self, pid: int) -> str:
+        """Return the kernel's short name of a process, empty where it has gone."""
+        with suppress(Gone, NotPermitted):
+            return self.stat(pid).name
+        return ""
+
+    def uids(self, pid: int) -> tuple[int, ...]:
+        """Return the user ids of a process: real, effective, saved, of the file system; none where nothing tells."""
+        with suppress(ValueError):
+            return tuple(map(int, self.known_fields(pid, "status").get("Uid", "").split()))
+        return ()
+
+    def inner_pid(self, pid: int, tid: int | None = None) -> int:
+        """Return the id that a process in a container, or one of its threads, believes to have. Raises as `fields`."""
+        told = self.fields(pid, "status" if tid is None else f"task/{tid}/status").get("NSpid", "").split()
+        return int(told[-1]) if told else pid if tid is None else tid
+
+    def is_in_our_namespace(self, pid: int, kind: str) -> bool | None:
+        """Is a process in the same namespace as we are? None: nothing tells."""
+        with suppress(Gone, NotPermitted, OSError):
+            return self.link(pid, f"ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}")
+        return None
+
     def stat(self, pid: int, tid: int | None = None) -> Stat:
         """Return the counters of a process, or of one of its threads alone."""
         name = "stat" if tid is None else f"task/{tid}/stat"
@@ -111,7 +164,11 @@ class ProcFs:
 
     def fields(self, pid: int, name: str) -> dict[str, str]:
         """Return a file of `Name: value` lines, such as `status` and `io`."""
-        return {key: value.strip() for key, value in _FIELD.findall(self.text(pid, name))}
+        return _fields(self.text(pid, name))
+
+    def known_fields(self, pid: int, name: str) -> dict[str, str]:
+        """Return what `fields` does; none where the process is gone, or that may not be read."""
+        return _fields(self.known_text(pid, name))
 
     @cached_property
     def booted_at(self) -> float:
@@ -128,6 +185,17 @@ class ProcFs:
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+_INITIAL = {"pid": 0xEFFFFFFC, "cgroup": 0xEFFFFFFB}
+"""PROC_PID_INIT_INO and PROC_CGROUP_INIT_INO in include/linux/proc_ns.h."""
+
+
+def is_initial_namespace(kind: Literal["pid", "cgroup"]) -> bool:
+    """Is our own namespace of that kind the machine's first one, from which the kernel counts?"""
+    with suppress(OSError):
+        return os.readlink(f"/proc/self/ns/{kind}") == f"{kind}:[{_INITIAL[kind]}]"
+    return False
 
 
 def parse_stat(data: bytes) -> Stat:
@@ -154,6 +222,10 @@ def parse_stat(data: bytes) -> Stat:
         )
     except (ValueError, IndexError) as error:
         raise Gone(f"{quoted(data)} is not a line of /proc/PID/stat") from error
+
+
+def _fields(text: str) -> dict[str, str]:
+    return {key: value.strip() for key, value in _FIELD.findall(text)}
 
 
 def read_bounded(path: str, most: int) -> bytes:

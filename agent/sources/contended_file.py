@@ -15,15 +15,17 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from agent.errors import Gone
 from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import FileLock, locks_of_machine
 from agent.proc.mounts import is_remote
+from agent.proc.sleep_ends import SLEEPS
 from agent.sources.fds import Descriptor, describe
 from agent.sources.look_context import LookContext
 from agent.sources.process import holders_of
-from agent.tools.syscall_names import syscall_name, takes_lock
+from agent.tools.syscall_names import read_syscall, takes_lock
 from shared.errors import NotPermitted
 from shared.redaction.redact import redact
 from shared.wire.snapshot import PolledLock
@@ -32,30 +34,20 @@ _SECONDS = 1.0
 _MOST_FILES = 1024
 _MOST_TAKEN = 4
 """Of its files that others have locked: for each, all processes are looked through."""
-_SLEEPS = frozenset({"nanosleep", "clock_nanosleep", "select", "pselect6", "restart_syscall"})
-"""Python slept in `select` up to 3.10."""
 _INODE = re.compile(r"^ino:\s*(\d{1,20})$", re.MULTILINE)
 
 
 def contended_file(rank: Rank, context: LookContext) -> PolledLock | None:
     """Return the file that others have locked, as the rank's main thread sleeps or is blocked; often None."""
-    with suppress(Gone, NotPermitted, ValueError):
-        name, fd = _call(context, rank.stat.pid)
-        if takes_lock(name) and fd is not None:
-            own = describe(context, rank.stat.pid, fd)
+    with suppress(Gone, NotPermitted, ValueError, IndexError):
+        call = read_syscall(context.procfs, rank.stat.pid)
+        if call is not None and takes_lock(call.name):
+            own = describe(context, rank.stat.pid, call.arguments[0] & 0xFFFF_FFFF)
             return None if own is None or own.kind != "file" else _lock(own, rank, context, blocked=True)
-        if name in _SLEEPS:
+        if call is not None and (call.name in SLEEPS or call.name == "restart_syscall"):
             taken = _locked_by_others(rank.stat.pid, context)[:_MOST_TAKEN]
             return next((lock for own in taken if (lock := _lock(own, rank, context)).holders), None)
     return None
-
-
-def _call(context: LookContext, pid: int) -> tuple[str, int | None]:
-    """Return the name of the system call that the main thread is in, and its first argument."""
-    words = context.procfs.text(pid, "syscall").split()
-    if len(words) < 2 or not words[0].isdecimal():
-        return "", None
-    return syscall_name(int(words[0])), int(words[1], 16) & 0xFFFF_FFFF
 
 
 def _locked_by_others(pid: int, context: LookContext) -> list[Descriptor]:  # 1
@@ -103,20 +95,55 @@ def _lock(own: Descriptor, rank: Rank, context: LookContext, *, blocked: bool = 
 
 
 def _locked_alike(own: Descriptor, pid: int, context: LookContext) -> Iterator[tuple[int, list[FileLock]]]:  # 2
-    """Iterate over the other processes that have locked the same file, as far as one second reaches."""
-    until, name = time.monotonic() + _SECONDS, os.path.basename(own.target)
-    for other in context.procfs.pids():
+    """Iterate over the other processes that have locked the same file."""
+    about = None
+    with suppress(OSError):
+        about = None if is_remote(own.file_system) else os.stat(context.procfs.path(pid, f"fd/{own.fd}"))
+    for other, opened in openers(context, own.target, pid).found.items():
+        for theirs in opened:
+            locks = _of_others(theirs.locks, own.locks)
+            alike = theirs.file_system == own.file_system or not (about is None or is_remote(theirs.file_system))
+            if locks and alike and is_same_file(context, other, theirs, own.target, about):
+                yield other, locks
+                break
+
+
+def _of_others(locks: Iterable[FileLock], own: Iterable[FileLock]) -> list[FileLock]:
+    """Leave out what a child has inherited: two cannot both have locked the same for themselves alone."""
+    ours = {(lock.kind, lock.first) for lock in own if lock.exclusive}
+    return [lock for lock in locks if lock.of_processes and not (lock.exclusive and (lock.kind, lock.first) in ours)]
+
+
+class Openers(NamedTuple):
+    """Other processes that have a file of some name open, each with those descriptors."""
+
+    found: dict[int, list[Descriptor]]
+    hidden: tuple[int, ...]
+    """Processes whose descriptors may not be seen."""
+    in_time: bool
+    """Were all processes looked through?"""
+
+
+def openers(context: LookContext, path: str, own: int) -> Openers:
+    """Look through what all processes but `own` have open, as far as one second reaches.
+
+    By name: in another container the same file may have another path.
+    """
+    found: dict[int, list[Descriptor]] = {}
+    hidden: list[int] = []
+    until, name = time.monotonic() + _SECONDS, os.path.basename(path)
+    for pid in context.procfs.pids():
         if time.monotonic() > until:
-            return
-        if other == pid:
+            return Openers(found, tuple(hidden), in_time=False)
+        try:
+            opened = [] if pid == own else [_described(context, pid, fd, name) for fd in context.procfs.fds(pid)]
+        except NotPermitted:
+            hidden.append(pid)
+        except Gone:
             continue
-        with suppress(Gone, NotPermitted):
-            for fd in context.procfs.fds(other):
-                theirs = _described(context, other, fd, name)
-                locks = () if theirs is None else _of_others(theirs.locks, own.locks)
-                if theirs is not None and locks and _is_same(context, (pid, own), (other, theirs)):
-                    yield other, list(locks)
-                    break
+        else:
+            found[pid] = [each for each in opened if each is not None]
+    return Openers(found, tuple(hidden), in_time=True)
 
 
 def _described(context: LookContext, pid: int, fd: int, name: str) -> Descriptor | None:
@@ -126,16 +153,10 @@ def _described(context: LookContext, pid: int, fd: int, name: str) -> Descriptor
     return None
 
 
-def _of_others(locks: Iterable[FileLock], own: Iterable[FileLock]) -> list[FileLock]:
-    """Leave out what a child has inherited: two cannot both have locked the same for themselves alone."""
-    ours = {(lock.kind, lock.first) for lock in own if lock.exclusive}
-    return [lock for lock in locks if lock.of_processes and not (lock.exclusive and (lock.kind, lock.first) in ours)]
-
-
-def _is_same(context: LookContext, one: tuple[int, Descriptor], other: tuple[int, Descriptor]) -> bool:
-    """Do two descriptors lead to one file? Of a file on another machine only its name is asked."""
-    if any(is_remote(file.file_system) for _, file in (one, other)):
-        return one[1].target == other[1].target and one[1].file_system == other[1].file_system
+def is_same_file(context: LookContext, pid: int, opened: Descriptor, path: str, about: os.stat_result | None) -> bool:
+    """Does a descriptor lead to that file? `about` it: None where it lies on another machine, which is not asked."""
+    if about is None or is_remote(opened.file_system):
+        return opened.target == path
     with suppress(OSError):
-        return os.path.samestat(*(os.stat(context.procfs.path(pid, f"fd/{file.fd}")) for pid, file in (one, other)))
+        return os.path.samestat(os.stat(context.procfs.path(pid, f"fd/{opened.fd}")), about)
     return False

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from agent.errors import Gone
 from agent.find.choose_ranks import Rank
-from agent.proc.file_locks import name_of
 from agent.proc.socket_tables import SocketEntry, Sockets
 from agent.proc.tcp_counters import bytes_carried
 from agent.sources.look_context import LookContext
@@ -67,4 +66,4 @@ def _other_end(context: LookContext, table: Sockets, inode: int, entry: SocketEn
     if not peer or entry.state == "LISTEN":
         return ()
     pids = dict.fromkeys(pid for pid, _ in context.holders(f"socket:[{peer}]"))
-    return tuple(Holder(pid=pid, name=name_of(context.procfs, pid)) for pid in list(pids)[:_MOST_HOLDERS])
+    return tuple(Holder(pid=pid, name=context.procfs.known_name(pid)) for pid in list(pids)[:_MOST_HOLDERS])

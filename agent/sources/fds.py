@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
-from agent.proc.file_locks import FileLock, name_of, parse_locks
+from agent.proc.file_locks import FileLock, parse_locks
 from agent.proc.mounts import Mount, is_remote
 from agent.proc.procfs import ProcFs
 from agent.sources.fd_connections import sockets_of
@@ -200,14 +200,13 @@ def _pipe(context: LookContext, end: Descriptor) -> Pipe:
         direction=_DIRECTIONS.get(mode, "both"),
         path=end.target if end.kind == "fifo" else None,
         other_end=pids,
-        other_names=tuple(name_of(context.procfs, pid) for pid in pids),
+        other_names=tuple(map(context.procfs.known_name, pids)),
     )
 
 
 def _is_other_end(procfs: ProcFs, pid: int, fd: int, mode: int) -> bool:
-    try:
-        info = dict(_INFO.findall(procfs.text(pid, f"fdinfo/{fd}", most=4096)))
-    except (Gone, NotPermitted):
+    info = dict(_INFO.findall(procfs.known_text(pid, f"fdinfo/{fd}", most=4096)))
+    if "flags" not in info:
         return False
-    other = int(info.get("flags", "0"), 8) & os.O_ACCMODE
+    other = int(info["flags"], 8) & os.O_ACCMODE
     return other != mode or other == os.O_RDWR

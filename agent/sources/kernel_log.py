@@ -17,9 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.deadline import Deadline
-from agent.errors import Gone, Unavailable
-from agent.proc.namespaces import is_initial_namespace
-from agent.proc.procfs import ProcFs
+from agent.errors import Unavailable
+from agent.proc.procfs import ProcFs, is_initial_namespace
 from agent.sources.kernel_ring import KernelMessage, KernelRing
 from shared.errors import NotPermitted
 from shared.formats.kernel_lines import read_kernel_line
@@ -121,10 +120,7 @@ class KernelLog:
         """Return the process that a task belongs to, where that lives still: the kernel names threads."""
         if task is None:
             return None
-        try:
-            told = self._procfs.fields(task, "status").get("Tgid", "")
-        except (Gone, NotPermitted):
-            return task
+        told = self._procfs.known_fields(task, "status").get("Tgid", "")
         return int(told) if told.isdecimal() else task
 
 

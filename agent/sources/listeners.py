@@ -21,11 +21,11 @@ def find_listener(context: LookContext, pid: int, port: int) -> Listener | None:
     for near in _line_of(context.procfs, pid):
         with suppress(Gone, NotPermitted):
             if any(inode in listening for inode in sockets_of(context.procfs, near)):
-                return Listener(address=address, pid=near, name=_name(context.procfs, near), of_job=True)
+                return Listener(address=address, pid=near, name=context.procfs.known_name(near), of_job=True)
     for inode, at in listening.items():
         holders = context.holders(f"socket:[{inode}]")
         if holders:
-            return Listener(address=at, pid=holders[0][0], name=_name(context.procfs, holders[0][0]))
+            return Listener(address=at, pid=holders[0][0], name=context.procfs.known_name(holders[0][0]))
     return Listener(address=address)
 
 
@@ -41,10 +41,3 @@ def _line_of(procfs: ProcFs, pid: int) -> list[int]:
             break
         line.append(above)
     return line
-
-
-def _name(procfs: ProcFs, pid: int) -> str:
-    try:
-        return procfs.stat(pid).name
-    except (Gone, NotPermitted):
-        return ""

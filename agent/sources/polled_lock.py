@@ -7,7 +7,6 @@ locked the file.
 
 import os
 import re
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +17,8 @@ from agent.find.choose_ranks import Rank
 from agent.proc.job_files import open_named
 from agent.proc.mounts import is_remote
 from agent.proc.on_behalf_of import readers_of
-from agent.sources.fds import describe
+from agent.proc.procfs import is_initial_namespace
+from agent.sources.contended_file import is_same_file, openers
 from agent.sources.look_context import LookContext
 from agent.sources.process import holders_of
 from agent.tools.frame_variables import FrameVariables, variables_of_main_thread
@@ -31,8 +31,6 @@ _SECONDS = 1.0
 _LONGEST_PATH = 4096
 _INNERMOST = 4
 """Frames among which the one that polls stands."""
-_FIRST_PID_NAMESPACE = "pid:[4026531836]"
-"""PROC_PID_INIT_INO in include/linux/proc_ns.h."""
 _INIT = 1
 """Of the machine: it builds nothing, and may be closed to root as well."""
 _PRIVATE = frozenset({"overlay", "ramfs"})
@@ -109,80 +107,31 @@ def _described(path: str, rank: Rank, context: LookContext, *, by_existence: boo
     file_system = None if mount is None else mount.kind
     lock = PolledLock(path=redact(path), file_system=file_system, remote=is_remote(file_system))
     about = None if lock.remote else _status(path, rank, context)
-    seen = _search(path, about, rank.stat.pid, context, by_existence=by_existence)
-    holders = holders_of(context.procfs, seen.pids, rank.stat.pid)
+    seen = openers(context, path, rank.stat.pid)
+    pids = [
+        pid
+        for pid, opened in seen.found.items()
+        if any((by_existence or o.locked) and is_same_file(context, pid, o, path, about) for o in opened)
+    ]
+    lock = lock.model_copy(update={"holders": holders_of(context.procfs, pids, rank.stat.pid)})
     if about is None:
-        return lock.model_copy(update={"holders": holders})
-    sure = by_existence and seen.whole and (_sees_all_processes(context) or file_system in _PRIVATE)
-    return lock.model_copy(update={"holders": holders, "held_since": about.st_mtime, "abandoned": sure and not holders})
+        return lock
+    sees_all = is_initial_namespace("pid")
+    others = (pid for pid in seen.hidden if not (pid == _INIT and sees_all))
+    whole = seen.in_time and not any(_may_be_of(about.st_uid, pid, context) for pid in others)
+    sure = by_existence and whole and (sees_all or file_system in _PRIVATE)
+    return lock.model_copy(update={"held_since": about.st_mtime, "abandoned": sure and not pids})
 
 
-class _Search(NamedTuple):
-    """Who holds a file, and whether all of its owner's processes were looked through."""
-
-    pids: tuple[int, ...]
-    whole: bool
-
-
-def _search(path: str, about: os.stat_result | None, own: int, context: LookContext, *, by_existence: bool) -> _Search:
-    """Look through what all processes have open; in another container the file may have another path."""
-    found: list[int] = []
-    whole, until = about is not None, time.monotonic() + _SECONDS
-    for pid in context.procfs.pids():
-        if time.monotonic() > until:
-            return _Search(tuple(found), whole=False)
-        if pid == own:
-            continue
-        try:
-            if any(_holds(context, pid, fd, path, about, by_existence) for fd in context.procfs.fds(pid)):
-                found.append(pid)
-        except NotPermitted:
-            is_init = pid == _INIT and _sees_all_processes(context)
-            whole = whole and (is_init or not _is_of(pid, about, context))
-        except Gone:
-            continue
-    return _Search(tuple(found), whole)
-
-
-def _holds(
-    context: LookContext, pid: int, fd: int, path: str, about: os.stat_result | None, by_existence: bool
-) -> bool:
-    try:
-        target = context.procfs.link(pid, f"fd/{fd}")
-    except Gone:
-        return False
-    if os.path.basename(target) != os.path.basename(path):
-        return False
-    held = describe(context, pid, fd)
-    if held is None or not (by_existence or held.locked):
-        return False
-    return target == path if about is None or is_remote(held.file_system) else _is_same(context, pid, fd, about)
-
-
-def _is_same(context: LookContext, pid: int, fd: int, about: os.stat_result) -> bool:
-    with suppress(OSError):
-        return os.path.samestat(os.stat(context.procfs.path(pid, f"fd/{fd}")), about)
-    return False
-
-
-def _is_of(pid: int, about: os.stat_result | None, context: LookContext) -> bool:
+def _may_be_of(owner: int, pid: int, context: LookContext) -> bool:
     """May a process that cannot be looked through be one of the file's owner?"""
     try:
         status = context.procfs.fields(pid, "status")
-        ended = status["State"].startswith(("Z", "X"))
-        return not ended and (about is None or int(status["Uid"].split()[1]) == about.st_uid)
+        return not status["State"].startswith(("Z", "X")) and int(status["Uid"].split()[1]) == owner
     except Gone:
         return False
     except (NotPermitted, LookupError, ValueError):
         return True
-
-
-def _sees_all_processes(context: LookContext) -> bool:
-    """Are we in the first pid namespace, where processes of all containers are seen?"""
-    try:
-        return os.readlink(context.procfs.root / "self/ns/pid") == _FIRST_PID_NAMESPACE
-    except OSError:
-        return False
 
 
 def _status(path: str, rank: Rank, context: LookContext) -> os.stat_result | None:

@@ -14,14 +14,14 @@ from agent.find.choose_ranks import Rank
 from agent.proc.file_locks import lock_holders
 from agent.proc.frozen_cgroup import frozen_by
 from agent.proc.oom_counts import memory_cgroup, oom_kills
-from agent.proc.procfs import ProcFs, reading
+from agent.proc.procfs import FEW_THREADS, ProcFs, reading
 from agent.proc.sleep_ends import SLEEPS, seconds_left
 from agent.sources.logs.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import take_beat, without_spinners
 from agent.sources.source import Answer, LookDepth
 from agent.tools.ptrace_access import trace_obstacle
-from agent.tools.syscall_names import fd_argument, path_argument, syscall_name, takes_lock
+from agent.tools.syscall_names import fd_argument, path_argument, read_syscall, takes_lock
 from shared.errors import NotPermitted
 from shared.redaction.redact import redact, redact_words
 from shared.wire.snapshot import BlockedThread, Holder, Process, Syscall
@@ -31,7 +31,6 @@ _LONGEST_PATH = 1024
 _PATH_SECONDS = 0.3
 _MOST_KERNEL_FRAMES = 64
 _MOUNT_ID = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
-_MOST_THREADS = 512
 _MOST_BLOCKED = 8
 _MOST_HOLDERS = 8
 _ONE_PER_GROUP = ("gloo_tcp_loop", "pt_nccl_watchdg")
@@ -106,47 +105,32 @@ def _command(procfs: ProcFs, pid: int, state: str) -> str:
     """Return the command line; not of a process in state D, whose memory may be locked."""
     if state == "D":
         return ""
-    try:
-        arguments = procfs.text(pid, "cmdline", most=16_384).rstrip("\0").split("\0")
-    except (Gone, NotPermitted):
-        return ""
+    arguments = procfs.known_text(pid, "cmdline", most=16_384).rstrip("\0").split("\0")
     return redact_words(arguments)[:_LONGEST_COMMAND]
 
 
 def holders_of(procfs: ProcFs, pids: Iterable[int], rank: int) -> tuple[Holder, ...]:
     """Describe who holds what a rank may wait for: the command lines of its own user's processes, others' names."""
-    uid = _uid(procfs, rank)
+    uid = procfs.uids(rank)[1:2]
     return tuple(_holder(procfs, pid, uid) for pid in islice(pids, _MOST_HOLDERS))
 
 
-def _holder(procfs: ProcFs, pid: int, uid: int | None) -> Holder:
-    is_theirs = uid is not None and _uid(procfs, pid) == uid
+def _holder(procfs: ProcFs, pid: int, uid: tuple[int, ...]) -> Holder:
+    is_theirs = bool(uid) and procfs.uids(pid)[1:2] == uid
     with suppress(Gone, NotPermitted):
         stat = procfs.stat(pid)
         return Holder(pid=pid, name=stat.name, command=_command(procfs, pid, stat.state) if is_theirs else "")
     return Holder(pid=pid)
 
 
-def _uid(procfs: ProcFs, pid: int) -> int | None:
-    with suppress(Gone, NotPermitted, LookupError, ValueError):
-        return int(procfs.fields(pid, "status")["Uid"].split()[1])
-    return None
-
-
 def _wchan(procfs: ProcFs, pid: int, folder: str = "") -> str | None:
-    try:
-        wchan = procfs.text(pid, f"{folder}wchan")
-    except (Gone, NotPermitted):
-        return None
+    wchan = procfs.known_text(pid, f"{folder}wchan")
     return wchan if wchan not in ("0", "") else None
 
 
 def _kernel_stack(procfs: ProcFs, pid: int, folder: str = "") -> tuple[str, ...]:
     # [<0>] futex_do_wait+0x3a/0x60
-    try:
-        lines = procfs.text(pid, f"{folder}stack").splitlines()
-    except (Gone, NotPermitted):
-        return ()
+    lines = procfs.known_text(pid, f"{folder}stack").splitlines()
     frames = (line.partition("] ")[2].strip() for line in lines[:_MOST_KERNEL_FRAMES])
     return tuple(frame for frame in frames if frame)
 
@@ -157,7 +141,7 @@ def _other_threads(procfs: ProcFs, pid: int) -> tuple[tuple[BlockedThread, ...],
     """
     found: list[BlockedThread] = []
     names: Counter[str] = Counter()
-    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+    for tid in procfs.tids(pid, FEW_THREADS):
         try:
             stat = procfs.stat(pid, tid)
             names[stat.name] += 1
@@ -170,65 +154,51 @@ def _other_threads(procfs: ProcFs, pid: int) -> tuple[tuple[BlockedThread, ...],
 
 def _blocked_thread(procfs: ProcFs, pid: int, tid: int, name: str) -> BlockedThread:
     folder = f"task/{tid}/"
-    try:
-        number = procfs.text(pid, f"{folder}syscall").partition(" ")[0]
-    except (Gone, NotPermitted):
-        number = ""
+    call = None
+    with suppress(Gone, NotPermitted):
+        call = read_syscall(procfs, pid, tid)
     return BlockedThread(
         tid=tid,
         name=name,
         wchan=_wchan(procfs, pid, folder),
-        syscall=syscall_name(int(number)) if number.isdecimal() else None,
+        syscall=call.name if call is not None and call.arguments else None,
         kernel_stack=_kernel_stack(procfs, pid, folder),
     )
 
 
 def _syscall(context: LookContext, pid: int) -> Syscall | None:
     """Return the call that the main thread is in, with the file behind its descriptor."""
-    # 0 0x3 0x7ffd5a60e3a0 0x1000 0x0 0x0 0x0 0x7ffd5a60e338 0x7f21fa0a19ee        running        -1 0x7ffe 0x7f21
-    try:
-        words = context.procfs.text(pid, "syscall").split()
-    except (Gone, NotPermitted):
-        return None
-    if not words or words[0] == "-1":
-        return None
-    if not words[0].isdecimal():
-        return Syscall(name="running")
-    name = syscall_name(int(words[0]))
-    argument = fd_argument(name)
-    if argument is None or len(words) < argument + 2:
-        return Syscall(name=name)
-    return _with_file(context, pid, name, int(words[argument + 1], 16) & 0xFFFF_FFFF)
+    with suppress(Gone, NotPermitted):
+        call = read_syscall(context.procfs, pid)
+        argument = None if call is None else fd_argument(call.name)
+        if call is None or argument is None or len(call.arguments) <= argument:
+            return None if call is None else Syscall(name=call.name)
+        return _with_file(context, pid, call.name, call.arguments[argument] & 0xFFFF_FFFF)
+    return None
 
 
 def _arguments_of_syscall(context: LookContext, pid: int, syscall: Syscall) -> Syscall:
     """Read what the call's arguments point to, if the process is in that call still."""
-    words = context.procfs.text(pid, "syscall").split()
-    if not words or not words[0].isdecimal() or syscall_name(int(words[0])) != syscall.name:
+    call, procfs = read_syscall(context.procfs, pid), context.procfs
+    if call is None or call.name != syscall.name:
         return syscall
-    arguments = [int(word, 16) for word in words[1:7]]
-    at = path_argument(syscall.name)
+    at = path_argument(call.name)
     if at is None:
-        left = seconds_left(syscall.name, arguments, partial(_bytes_at, context.procfs, pid))
+        left = seconds_left(call.name, call.arguments, partial(_bytes_at, procfs, pid))
         return syscall.model_copy(update={"ends_in_seconds": left})
-    if len(arguments) <= at:
+    if len(call.arguments) <= at:
         return syscall
-    path = _bytes_at(context.procfs, pid, arguments[at], _LONGEST_PATH).partition(b"\0")[0].decode(errors="replace")
-    if not path.startswith("/"):
-        path = f"{context.procfs.link(pid, 'cwd')}/{path}" if path else ""
+    path = _bytes_at(procfs, pid, call.arguments[at], _LONGEST_PATH).partition(b"\0")[0].decode(errors="replace")
     if not path:
         return syscall
+    path = path if path.startswith("/") else f"{procfs.link(pid, 'cwd')}/{path}"
     kind = context.mounts(pid).type_of_path(path)
     return syscall.model_copy(update={"target": redact(path), "file_system": kind})
 
 
 def _bytes_at(procfs: ProcFs, pid: int, address: int, most: int) -> bytes:
-    with reading(pid):
-        memory = os.open(procfs.path(pid, "mem"), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.pread(memory, most, address)
-        finally:
-            os.close(memory)
+    with procfs.opened(pid, "mem") as memory, reading(pid):
+        return os.pread(memory, most, address)
 
 
 def _with_file(context: LookContext, pid: int, name: str, fd: int) -> Syscall:

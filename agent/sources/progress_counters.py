@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from agent.errors import Gone
-from agent.proc.procfs import ProcFs, Stat
+from agent.proc.procfs import FEW_THREADS, ProcFs, Stat
 from shared.errors import NotPermitted
 from shared.wire.snapshot import Beat
 
@@ -17,7 +17,6 @@ _AT_WORK = 0.1
 _SPINS = re.compile(r"TP_(SHM|IBV)_reactor|NCCL Progress")
 """Names of threads that ask again and again whether something has come and never sleep meanwhile: TensorPipe's, which
 carries remote procedure calls, and NCCL's for a network."""
-_MOST_THREADS = 512
 
 
 def take_beat(procfs: ProcFs, pid: int, *, children: Sequence[int] = (), log_bytes: int | None = None) -> Beat:
@@ -28,7 +27,7 @@ def take_beat(procfs: ProcFs, pid: int, *, children: Sequence[int] = (), log_byt
 
 def without_spinners(beat: Beat, procfs: ProcFs, pid: int) -> Beat:
     """Take from a beat that was read just now what threads have used that only wait. Raises Gone."""
-    threads = (_stat(procfs, pid, tid) for tid in procfs.tids(pid)[:_MOST_THREADS])
+    threads = (_stat(procfs, pid, tid) for tid in procfs.tids(pid, FEW_THREADS))
     spent = sum(stat.cpu_seconds for stat in threads if stat is not None and _SPINS.match(stat.name))
     return beat.model_copy(update={"cpu_seconds": beat.cpu_seconds - spent}) if spent else beat
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
-from agent.find.environment_names import reported
-from agent.find.launchers import is_launcher
+from agent.find.launchers import is_launcher, reported
 from agent.proc.job_files import open_named
 from agent.proc.library_versions import Loaded, driver_version, read_versions
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
+from agent.proc.remembered import Remembered
 from agent.sources.listeners import find_listener
 from agent.sources.look_context import LookContext
 from agent.sources.source import Answer, LookDepth
@@ -36,7 +36,7 @@ class SetupSource:
     name = "setup"
 
     def __init__(self) -> None:
-        self._loaded: dict[tuple[int, int], Loaded] = {}
+        self._loaded = Remembered[Loaded](_MOST_REMEMBERED)
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         procfs, pid = context.procfs, rank.stat.pid
@@ -64,11 +64,7 @@ class SetupSource:
         if procfs.stat(rank.stat.pid).state == "D":
             return Loaded(Versions(driver=driver_version(procfs)), None)
         loaded = read_versions(procfs, rank.stat.pid)
-        if loaded.versions.torch is not None:
-            if len(self._loaded) >= _MOST_REMEMBERED:
-                self._loaded.clear()
-            self._loaded[rank.key] = loaded
-        return loaded
+        return loaded if loaded.versions.torch is None else self._loaded.put(rank.key, loaded)
 
 
 def _launcher(procfs: ProcFs, pid: int) -> str:
@@ -85,24 +81,20 @@ def _launcher(procfs: ProcFs, pid: int) -> str:
 
 def _interfaces(procfs: ProcFs, pid: int) -> tuple[str, ...]:
     #   eth0: 1500 10    0    0    0     0          0         0     1500 10 …
-    with suppress(Gone, NotPermitted):
-        names = (line.partition(":")[0].strip() for line in procfs.text(pid, "net/dev").splitlines()[2:])
-        return tuple(sorted(name for name in names if name and not name.startswith(_OF_CONTAINERS))[:_MOST_NAMES])
-    return ()
+    names = (line.partition(":")[0].strip() for line in procfs.known_text(pid, "net/dev").splitlines()[2:])
+    return tuple(sorted(name for name in names if name and not name.startswith(_OF_CONTAINERS))[:_MOST_NAMES])
 
 
 def _hcas() -> tuple[str, ...]:
-    try:
+    with suppress(OSError):
         return tuple(sorted(os.listdir(_INFINIBAND))[:_MOST_NAMES])
-    except OSError:
-        return ()
+    return ()
 
 
 def _gpus(procfs: ProcFs) -> int | None:
-    try:
+    with suppress(OSError):
         return len(os.listdir(procfs.root / "driver/nvidia/gpus"))
-    except OSError:
-        return None
+    return None
 
 
 def _cpus(procfs: ProcFs, pid: int) -> int | None:
@@ -115,10 +107,7 @@ def _cpus(procfs: ProcFs, pid: int) -> int | None:
 
 def _own_host(context: LookContext, pid: int, variables: dict[str, str]) -> str:
     """Return the name of the host as the rank knows it: that of its container, where it has one of its own."""
-    with suppress(Gone, NotPermitted, OSError):
-        if os.readlink("/proc/self/ns/uts") == context.procfs.link(pid, "ns/uts"):
-            return os.uname().nodename
-    return variables.get("HOSTNAME", "")
+    return os.uname().nodename if context.procfs.is_in_our_namespace(pid, "uts") else variables.get("HOSTNAME", "")
 
 
 def _hosts(procfs: ProcFs, pid: int, names: set[str]) -> dict[str, tuple[str, ...]]:

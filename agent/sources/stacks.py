@@ -4,6 +4,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -72,30 +73,25 @@ class StacksSource:
     def _stacks(
         self, pid: int, context: LookContext, *, native: bool, deadline: Deadline, fallback: Path | None = None
     ) -> Stacks | Missing:
+        """Ask py-spy, and the fallback where that does not find the interpreter or is not there at all."""
         try:
             if not self._turns.acquire(timeout=deadline.left()):
                 raise Unavailable(Reason.TIMED_OUT, "other processes were being examined the whole time")
+            limit = deadline.at_most(_NATIVE_SECONDS if native else _PLAIN_SECONDS)
             try:
-                return self._dump(pid, context, native=native, deadline=deadline, fallback=fallback)
+                return dump_stacks(
+                    context.procfs, pid, self._program, native=native, deadline=limit, memory=self._memory
+                )
+            except Unavailable as error:
+                if fallback is None or error.reason is not Reason.NOT_FOUND:
+                    raise
+                with suppress(Unavailable):
+                    return dump_stacks_with_pystack(pid, fallback, deadline.at_most(_PLAIN_SECONDS))
+                raise
             finally:
                 self._turns.release()
         except (Unavailable, Gone, NotPermitted) as error:
             return missing_for("stacks", error)
-
-    def _dump(
-        self, pid: int, context: LookContext, *, native: bool, deadline: Deadline, fallback: Path | None
-    ) -> Stacks:
-        """Ask py-spy, and the fallback where that does not find the interpreter or is not there at all."""
-        limit = deadline.at_most(_NATIVE_SECONDS if native else _PLAIN_SECONDS)
-        try:
-            return dump_stacks(context.procfs, pid, self._program, native=native, deadline=limit, memory=self._memory)
-        except Unavailable as error:
-            if fallback is None or error.reason is not Reason.NOT_FOUND:
-                raise
-            try:
-                return dump_stacks_with_pystack(pid, fallback, deadline.at_most(_PLAIN_SECONDS))
-            except Unavailable:
-                raise error from None
 
     def _others(self, rank: Rank, pids: Sequence[int], context: LookContext, deadline: Deadline) -> tuple[Child, ...]:
         """Look at the rank's children, or siblings; of many, only the most unlike the others are read for stacks."""

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from agent.proc.memory.elf_image import notes_in
 from shared.errors import UnreadableDump
 
 _MOST_NOTES = 64 * 1024 * 1024
@@ -106,16 +107,9 @@ def _headers(core: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _notes(core: int, offset: int, length: int) -> Iterator[tuple[int, bytes]]:
-    data = os.pread(core, min(length, _MOST_NOTES), offset)
-    at = 0
-    while at + 12 <= len(data):
-        name_size, size, kind = struct.unpack_from("<III", data, at)
-        begin = at + 12 + (name_size + 3) // 4 * 4
-        if begin + size > len(data):
-            return
-        if data[at + 12 : at + 16] == b"CORE":
-            yield kind, data[begin : begin + size]
-        at = begin + (size + 3) // 4 * 4
+    for name, kind, desc in notes_in(os.pread(core, min(length, _MOST_NOTES), offset)):
+        if name.startswith(b"CORE"):
+            yield kind, desc
 
 
 def _files(desc: bytes) -> Iterator[MappedFile]:

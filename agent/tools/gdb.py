@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.deadline import Deadline
-from agent.errors import Gone, Unavailable
-from agent.proc.procfs import ProcFs, reading
+from agent.errors import Unavailable
+from agent.proc.procfs import ProcFs
 from agent.tools.run_bounded import Output
 from agent.tools.stop_guard import require_traceable, trace_process
 from shared.errors import NotPermitted, UnreadableDump
@@ -86,17 +86,12 @@ def read_gdb(output: Output, deadline: Deadline, *, pid: int | None) -> Stacks:
 def _require_memory(procfs: ProcFs, pid: int) -> None:
     """Open what gdb will open, and do nothing with it: where gdb may not, it prints frames without names or callers."""
     try:
-        with reading(pid):
-            os.close(os.open(procfs.path(pid, "mem"), os.O_RDWR | os.O_CLOEXEC))
+        with procfs.opened(pid, "mem", os.O_RDWR):
+            return
     except NotPermitted as error:
         raise Unavailable(Reason.NOT_PERMITTED, _NOT_OURS) from error
 
 
 def _sysroot(procfs: ProcFs, pid: int) -> str | None:
     """Return where the files of a process in a container lie for us; None where it sees what we see."""
-    try:
-        if procfs.link(pid, "ns/mnt") == os.readlink("/proc/self/ns/mnt"):
-            return None
-    except (Gone, NotPermitted, OSError):
-        return None
-    return procfs.path(pid, "root")
+    return procfs.path(pid, "root") if procfs.is_in_our_namespace(pid, "mnt") is False else None

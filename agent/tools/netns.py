@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.deadline import Deadline
 from agent.errors import Unavailable
-from agent.proc.procfs import ProcFs, reading
+from agent.proc.procfs import ProcFs
 from agent.tools.run_bounded import run_bounded
 from shared.missing import Reason
 from shared.server.addresses import Address
@@ -27,12 +27,8 @@ def connect(address: Address, procfs: ProcFs, pid: int, deadline: Deadline) -> s
     """Connect to a numeric address as process `pid` sees it. Raises Unavailable, Gone or NotPermitted."""
     if procfs.link(pid, "ns/net") == os.readlink("/proc/self/ns/net"):
         return _connect_here(address, deadline)
-    with reading(pid):
-        namespace = os.open(procfs.path(pid, "ns/net"), os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with procfs.opened(pid, "ns/net") as namespace:
         return _connect_there(address, namespace, deadline)
-    finally:
-        os.close(namespace)
 
 
 def _connect_here(address: Address, deadline: Deadline) -> socket.socket:

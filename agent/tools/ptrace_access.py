@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from agent.errors import Gone
-from agent.proc.procfs import ProcFs, reading
+from agent.proc.procfs import ProcFs
 from shared.errors import NotPermitted
 
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -25,13 +25,12 @@ def trace_obstacle(procfs: ProcFs, pid: int) -> str | None:
     try:
         if procfs.stat(pid).state in "DZX":  # blocked in the kernel, it may block who asks; ended, it has no stacks
             return None
-        with reading(pid):
-            os.close(os.open(procfs.path(pid, "mem"), os.O_RDONLY | os.O_CLOEXEC))
+        with procfs.opened(pid, "mem"):
+            return None
     except Gone:
         return None
     except NotPermitted:
         return permission_advice(procfs, pid)
-    return None
 
 
 def permission_advice(procfs: ProcFs, pid: int, yama: Path = YAMA) -> str:

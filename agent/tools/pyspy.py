@@ -19,7 +19,7 @@ from agent.proc.procfs import ProcFs
 from agent.tools.memory_budget import Memory
 from agent.tools.ptrace_access import permission_advice, trace_obstacle
 from agent.tools.run_bounded import ENDING_SIGNALS, LARGEST_OUTPUT, Output, run_bounded
-from agent.tools.syscall_names import syscall_name
+from agent.tools.syscall_names import read_syscall
 from agent.tools.unpaused_stacks import read_unpaused
 from shared.errors import NotPermitted, UnreadableDump
 from shared.formats.stack_dumps import parse_pyspy_json
@@ -36,7 +36,6 @@ _ENDED_BY_A_STOP = re.compile(
 
 `epoll_wait` is one, too, but returns to event loops, which expect it: every rank of Gloo has a thread in one.
 """
-_MOST_THREADS = 4096
 _FROM_OUTSIDE = (
     "py-spy cannot read the native frames of a process in a container from its node: Python numbers threads as the "
     "container does; run `unhang stacks --native` in the container, or `unhang look` on the node"
@@ -93,7 +92,7 @@ def may_be_paused(procfs: ProcFs, pid: int) -> bool:
     """May we stop this process? Not if any of its threads is stopped, traced or blocked in the kernel."""
     if procfs.stat(pid).state in _NEVER_ATTACH:
         return False
-    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+    for tid in procfs.tids(pid):
         try:
             if procfs.stat(pid, tid).state in _NEVER_ATTACH:
                 return False
@@ -104,10 +103,10 @@ def may_be_paused(procfs: ProcFs, pid: int) -> bool:
 
 def _ends_a_call(procfs: ProcFs, pid: int) -> bool:
     """Would a stop end a call in which a thread of the process is blocked?"""
-    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+    for tid in procfs.tids(pid):
         with suppress(Gone, NotPermitted):
-            number = procfs.text(pid, f"task/{tid}/syscall").partition(" ")[0]
-            if number.isdecimal() and _ENDED_BY_A_STOP.fullmatch(syscall_name(int(number))):
+            call = read_syscall(procfs, pid, tid)
+            if call is not None and _ENDED_BY_A_STOP.fullmatch(call.name):
                 return True
     return False
 
@@ -139,7 +138,7 @@ def _would_stop(procfs: ProcFs, process: psutil.Process) -> bool:
     try:
         if not process.is_running():
             return False
-        return any(_is_stopping(procfs, process.pid, tid) for tid in procfs.tids(process.pid)[:_MOST_THREADS])
+        return any(_is_stopping(procfs, process.pid, tid) for tid in procfs.tids(process.pid))
     except (Gone, NotPermitted):
         return False
 

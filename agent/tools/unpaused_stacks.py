@@ -34,7 +34,6 @@ _MOST_READINGS = 4
 _MOST_FAILURES = 6
 """py-spy gives up one reading in four of a process that calls all the time: what it follows has changed meanwhile."""
 _MOMENT_SECONDS = 0.01
-_MOST_THREADS = 4096
 _SLEEPING = "SDTtI"
 
 
@@ -100,7 +99,7 @@ def _marks(procfs: ProcFs, pid: int) -> Mapping[int, _Mark]:
     Raises Gone where the process has ended.
     """
     found = {}
-    for tid in procfs.tids(pid)[:_MOST_THREADS]:
+    for tid in procfs.tids(pid):
         try:
             status = procfs.fields(pid, f"task/{tid}/status")
             counts = int(status["voluntary_ctxt_switches"]), int(status["nonvoluntary_ctxt_switches"])

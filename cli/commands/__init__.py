@@ -2,23 +2,17 @@
 
 import click
 
-from cli.commands.agent import agent
-from cli.commands.check import check
-from cli.commands.collector import collector
 from cli.commands.core import core
 from cli.commands.diagnose import diagnose
-from cli.commands.fds import fds
 from cli.commands.installation import plugins, probe_path, version
-from cli.commands.jobs import jobs
-from cli.commands.logs import logs
 from cli.commands.look import look
 from cli.commands.mcp import mcp
 from cli.commands.preflight import preflight
 from cli.commands.rules import rules
 from cli.commands.run import run
-from cli.commands.sequences import sequences
+from cli.commands.services import agent, collector
 from cli.commands.snapshot import snapshot
-from cli.commands.stacks import stacks
+from cli.commands.views import check, fds, jobs, logs, sequences, stacks
 from cli.commands.watched.compare import compare
 from cli.commands.watched.history import history
 from cli.commands.watched.incidents import incidents

@@ -4,20 +4,12 @@ import time
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
-from cli.options import (
-    choose_source,
-    colour_option,
-    job_argument,
-    json_option,
-    source_options,
-    source_words,
-    ssh_options,
-    verbose_option,
-)
+from cli.command_table import command
+from cli.options import choose_source, source_words
 from cli.terminal import emit, emit_json, note, redraw, wants_colour, width
 from shared.shell_commands import copyable
 
@@ -32,59 +24,7 @@ STATUS = {"not_hung": 0, "hung": 10, "died": 10, "slow": 11, "cannot_tell": 12}
 """Exit status by verdict; an API, like the words."""
 
 
-@click.command(
-    short_help="Find the rank that hangs a job, and why.",
-    epilog="""\b
-Examples:
-  unhang diagnose                                  the only job on this machine
-  unhang diagnose slurm-4242 --collector http://head:8470
-  unhang diagnose --ssh --hosts 'node[01-16]'        no agent needed
-  unhang diagnose --from dumps/ --json | jq .headline
-  unhang diagnose --markdown --output ticket.md
-  unhang diagnose --html hang.html                   a page, to open or to attach
-
-Status: 0 not hung, 10 hung or died, 11 slow or held up, 12 cannot tell; 1 failed, 2 usage.""",
-)
-@job_argument
-@source_options
-@ssh_options
-@json_option
-@click.option("--markdown", is_flag=True, help="Print Markdown for a chat or a ticket.")
-@click.option("--looks", type=click.IntRange(1, 10), help="Looks to take; two show what moves. [default: 2]")
-@click.option("--interval", type=click.FloatRange(0, 600), help="Seconds between two looks. [default: 3]")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0.1, 3600),
-    help="Seconds until the verdict is due. [default: 30, longer for looks far apart; 300 to read files]",
-)
-@click.option(
-    "--patience",
-    type=click.FloatRange(0, 3600),
-    help="Seconds to go on where only time tells slow from stuck; ends early if the job moves. "
-    "[default: 60, or 0 with --timeout]",
-)
-@click.option(
-    "--native",
-    type=click.Choice(["never", "suspects", "all"]),
-    help="Whose native (C, C++) stacks to read; this stops a process for about a second. [default: suspects]",
-)
-@click.option("--watch", is_flag=True, help="Diagnose again and again, redrawing the text; Ctrl-C ends it.")
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE.")
-@click.option(
-    "--html",
-    "page",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a page to FILE as well: the verdict and its evidence, for a browser or a ticket.",
-)
-@click.option(
-    "--save",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Keep everything the verdict rests on as a bundle in DIR, for --from.",
-)
-@colour_option
-@verbose_option
+@command("diagnose")
 @click.pass_context
 def diagnose(
     context: click.Context,
@@ -119,9 +59,9 @@ def diagnose(
     source = choose_source()
     from cli.sources.job_source import Wanted
 
-    wanted = Wanted(job, looks, interval, timeout, native, patience)
+    wanted, form = Wanted(job, looks, interval, timeout, native, patience), _Form(as_json, markdown, colour)
     if watch:
-        _watch(source, wanted, as_json=as_json, markdown=markdown, colour=colour)
+        _watch(source, wanted, form)
     verdict = _judge(source, wanted, verbose=verbose)
     if save is not None:
         kept = verdict.save(save)
@@ -132,11 +72,19 @@ def diagnose(
     diagnosis = asked_through(verdict.diagnosis, *source_words())
     if page is not None:
         _write_page(verdict, diagnosis, page)
-    _show(diagnosis, as_json=as_json, markdown=markdown, output=output, colour=colour)
+    _show(diagnosis, form, output)
     context.exit(STATUS[verdict.diagnosis.verdict.value])
 
 
-def _watch(source: "JobSource", wanted: "Wanted", *, as_json: bool, markdown: bool, colour: str) -> NoReturn:
+class _Form(NamedTuple):
+    """How a verdict is written."""
+
+    as_json: bool
+    markdown: bool
+    colour: str
+
+
+def _watch(source: "JobSource", wanted: "Wanted", form: _Form) -> NoReturn:
     """Show one verdict after the other. Ends by an error, such as that the job is gone, or by a signal."""
     from shared.answer.follow_up import asked_through
 
@@ -144,8 +92,7 @@ def _watch(source: "JobSource", wanted: "Wanted", *, as_json: bool, markdown: bo
     while True:
         verdict = _judge(source, wanted, verbose=False)
         diagnosis = asked_through(verdict.diagnosis, *source_words())
-        text = _rendered(diagnosis, as_json=as_json, markdown=markdown, colour=wants_colour(colour))
-        redraw(text.removesuffix("\n"))
+        redraw(_rendered(diagnosis, form, colour=wants_colour(form.colour)).removesuffix("\n"))
         time.sleep(_WATCH_SECONDS)
 
 
@@ -157,35 +104,37 @@ def _judge(source: "JobSource", wanted: "Wanted", *, verbose: bool) -> "JudgedJo
         return source.diagnose(wanted, progress)
 
 
-def _show(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, output: Path | None, colour: str) -> None:
-    if as_json and output is None:
+def _show(diagnosis: "Diagnosis", form: _Form, output: Path | None) -> None:
+    if form.as_json and output is None:
         emit_json(diagnosis)
         return
-    painted = wants_colour(colour) and (output is None or colour == "always")
-    text = _rendered(diagnosis, as_json=as_json, markdown=markdown, colour=painted)
+    painted = wants_colour(form.colour) and (output is None or form.colour == "always")
+    text = _rendered(diagnosis, form, colour=painted)
     if output is None:
         emit(text)
         return
-    from cli.sources.bundle import write_whole
-
-    write_whole(output, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
+    _write(output, text)
     note(f"written to {output}")
 
 
 def _write_page(verdict: "JudgedJob", diagnosis: "Diagnosis", file: Path) -> None:
-    from cli.sources.bundle import write_whole
     from collector.show.html.page import render_report
     from collector.show.html.report import report_of
 
-    text = render_report(report_of(verdict.kept().model_copy(update={"diagnosis": diagnosis})))
-    write_whole(file, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
+    _write(file, render_report(report_of(verdict.kept().model_copy(update={"diagnosis": diagnosis}))))
     note(f"page written to {file}")
 
 
-def _rendered(diagnosis: "Diagnosis", *, as_json: bool, markdown: bool, colour: bool) -> str:
-    if as_json:
+def _write(file: Path, text: str) -> None:
+    from cli.sources.bundle import write_whole
+
+    write_whole(file, lambda to: to.write(text.encode("utf-8", "backslashreplace")))
+
+
+def _rendered(diagnosis: "Diagnosis", form: _Form, *, colour: bool) -> str:
+    if form.as_json:
         return diagnosis.model_dump_json(by_alias=True) + "\n"
-    if markdown:
+    if form.markdown:
         from collector.show.text.markdown import render_markdown
 
         return render_markdown(diagnosis)

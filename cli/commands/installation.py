@@ -2,13 +2,12 @@
 
 import click
 
-from cli.options import json_option
+from cli.command_table import command
 from cli.terminal import emit
 from shared import SCHEMA_VERSION, VERSION
 
 
-@click.command(short_help="Print the version.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+@command("version")
 def version(as_json: bool) -> None:
     """Print the version, and the version of the answers' schema."""
     if as_json:
@@ -17,11 +16,7 @@ def version(as_json: bool) -> None:
         click.echo(f"unhang {VERSION} (schema {SCHEMA_VERSION})")
 
 
-@click.command(
-    "probe-path",
-    short_help="Print the probe's directory, for PYTHONPATH.",
-    epilog="Example: PYTHONPATH=$(unhang probe-path) torchrun train.py",
-)
+@command("probe-path")
 def probe_path() -> None:
     """Print the directory that loads the probe into a Python process that has it on PYTHONPATH."""
     from agent.probe.path import probe_path as path_of_probe
@@ -29,8 +24,7 @@ def probe_path() -> None:
     click.echo(str(path_of_probe()))
 
 
-@click.command(short_help="List what packages of your site add.", epilog="Example: unhang plugins --json")
-@json_option
+@command("plugins")
 @click.pass_context
 def plugins(context: click.Context, as_json: bool) -> None:
     """List the sources, finders and receivers that installed packages add: docs/plugins.md. Rules: `unhang rules list`.

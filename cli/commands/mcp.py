@@ -4,18 +4,11 @@ from importlib import import_module
 
 import click
 
-from cli.options import collector_options, named_collector, tls_files
+from cli.command_table import command
+from cli.options import named_collector, tls_files
 
 
-@click.command(
-    short_help="Serve MCP tools to a language model.",
-    epilog="""\b
-Examples:
-  unhang mcp                                       jobs on this machine
-  unhang mcp --collector http://head:8470 --token-file clients.token
-Needs the extra: pip install 'unhang[mcp]'. A collector serves the same tools at /mcp.""",
-)
-@collector_options
+@command("mcp")
 @click.pass_context
 def mcp(context: click.Context) -> None:
     """Answer an MCP client on standard input and output until it closes them.

@@ -1,13 +1,15 @@
 """`unhang preflight`: try the nodes before the job, or after a hang, and name the bad ones."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cli.options import collector_at, collector_tls_options, hosts_and_way, json_option, ssh_options
-from cli.terminal import emit, emit_json, note, width
+from cli.command_table import command
+from cli.options import collector_at, hosts_and_way
+from cli.terminal import answer, note, width
 
 if TYPE_CHECKING:
     from cli.preflight.place import NodePlace
@@ -17,100 +19,7 @@ if TYPE_CHECKING:
 STATUS = {"sound": 0, "bad_nodes": 10, "cannot_tell": 12}
 
 
-@click.command(
-    short_help="Try the nodes of a job and name the bad ones.",
-    epilog="""\b
-Examples:
-  unhang preflight                                             this machine alone
-  srun --ntasks-per-node=1 unhang preflight --out preflight/   under Slurm
-  torchrun --nnodes 4 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint node01:29500 \\
-    --no-python unhang preflight --coordinator node01:8473
-  unhang preflight --ssh --hosts 'node[01-16]'                 over your own ssh
-
-\b
-Several nodes share a token: export UNHANG_PREFLIGHT_TOKEN=$(openssl rand -hex 32)
-Status: 0 sound, 10 bad nodes named, 12 cannot tell, 1 failed, 2 usage. Other nodes than the first exit with 0.""",
-)
-@click.option("--python", metavar="FILE", help="The job's Python, with its PyTorch. [default: python of PATH]")
-@click.option(
-    "--backend",
-    type=click.Choice(["auto", "gloo", "nccl"]),
-    default="auto",
-    show_default=True,
-    help="auto: nccl where most nodes have GPUs.",
-)
-@click.option(
-    "--coordinator", metavar="HOST:PORT", help="Where the first node coordinates. [default: MASTER_ADDR:8473]"
-)
-@click.option("--node", type=click.IntRange(0), help="Which node this is, from 0. [default: the launcher's]")
-@click.option("--nodes", type=click.IntRange(1), help="How many nodes take part. [default: the launcher's]")
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File with the token. [default: UNHANG_PREFLIGHT_TOKEN]",
-)
-@click.option(
-    "--master-port", type=click.IntRange(1, 65_535), help="A port to test as well. [default: MASTER_PORT, else 29500]"
-)
-@click.option(
-    "--deadline",
-    type=click.FloatRange(10, 86_400),
-    default=600.0,
-    show_default=True,
-    help="Seconds until the report is due.",
-)
-@click.option(
-    "--trial",
-    "trial_seconds",
-    type=click.FloatRange(1, 3600),
-    default=30.0,
-    show_default=True,
-    help="Seconds that a single trial may take.",
-)
-@click.option(
-    "--wait",
-    "start_seconds",
-    type=click.FloatRange(1, 3600),
-    default=60.0,
-    show_default=True,
-    help="Seconds to wait for nodes.",
-)
-@click.option(
-    "--bytes",
-    "size",
-    type=click.IntRange(0, 1 << 32),
-    help="Size of an all-reduce that is measured. [default: 4 MiB with gloo, 256 MiB with nccl]",
-)
-@click.option(
-    "--slow",
-    "slow_factor",
-    type=click.FloatRange(1.5, 1000),
-    default=4.0,
-    show_default=True,
-    help="How many times less bandwidth than the median is slow.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write good_nodes, bad_nodes and report.json there.",
-)
-@click.option(
-    "--collector",
-    metavar="URL",
-    envvar="UNHANG_COLLECTOR",
-    help="Send the result to the collector there, for `unhang history`. [env: UNHANG_COLLECTOR]",
-)
-@click.option(
-    "--collector-token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    envvar="UNHANG_TOKEN_FILE",
-    help="File with the collector's bearer token. [env: UNHANG_TOKEN_FILE]",
-)
-@collector_tls_options
-@click.option("--over-stdio", is_flag=True, hidden=True, help="Be coordinated through the standard streams.")
-@json_option
-@ssh_options
+@command("preflight")
 @click.pass_context
 def preflight(
     context: click.Context,
@@ -199,10 +108,7 @@ def _finish(context: click.Context, report: "PreflightReport", ending: _Ending) 
         _write(report, ending.out)
     if ending.collector is not None:
         _send(report, ending.collector)
-    if ending.as_json:
-        emit_json(report)
-    else:
-        emit(render_preflight(report, width=width()))
+    answer(report, ending.as_json, partial(render_preflight, width=width()))
     context.exit(STATUS[report.verdict.value])
 
 

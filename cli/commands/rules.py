@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import json_option
+from cli.command_table import command, group
 from cli.terminal import emit
 
 if TYPE_CHECKING:
@@ -15,20 +15,12 @@ if TYPE_CHECKING:
     from shared.rules.site_rules import SiteRules
 
 
-@click.group(
-    short_help="List, test and explain what lines and frames are.",
-    epilog="""\b
-Examples:
-  unhang rules explain 'wait_lease (acme/lease.py:41)'
-  unhang rules test /etc/unhang/rules
-  unhang --rules /etc/unhang/rules rules list""",
-)
+@group("rules")
 def rules() -> None:
     """Rules say what a log line, a kernel line, a stack frame or a secret is. A site can add its own: docs/rules.md."""
 
 
-@rules.command(name="list", short_help="Show how many rules there are, and each of your site's.")
-@json_option
+@command("list", under=rules)
 def list_rules(as_json: bool) -> None:
     """Show how many rules of each table are built in, and each that your site adds, with its file."""
     import json
@@ -48,8 +40,7 @@ def list_rules(as_json: bool) -> None:
     emit(text([*lines, *_problems(site)]))
 
 
-@rules.command(name="test", short_help="Check the rules in a directory.")
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@command("test", under=rules)
 @click.pass_context
 def check_rules(context: click.Context, directory: Path) -> None:
     """Check every row in DIRECTORY: its fields, how long its patterns may take, and the examples that it names.
@@ -64,9 +55,7 @@ def check_rules(context: click.Context, directory: Path) -> None:
     context.exit(1 if found.problems else 0)
 
 
-@rules.command(short_help="Say what a line or a frame is taken for.")
-@click.argument("line")
-@json_option
+@command("explain", under=rules)
 @click.pass_context
 def explain(context: click.Context, line: str, as_json: bool) -> None:
     """Say which rule takes LINE for what, and what nearly does; if none does, which row to write.

@@ -7,20 +7,14 @@ from contextlib import suppress
 
 import click
 
+from cli.command_table import command
+
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 
 
-@click.command(
-    short_help="Run a command with the probe loaded.",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog="""\b
-Example: unhang run -- torchrun --nproc-per-node 8 train.py
-
-Status: the command's own; 127 where it does not exist, 126 where it may not be run.""",
-)
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@command("run")
 @click.pass_context
 def run(context: click.Context, command: tuple[str, ...]) -> None:
     """Run COMMAND with the probe on PYTHONPATH, so that a hang of it can be told in full.

@@ -98,8 +98,7 @@ class Board:
 
     def few(self, nodes: Iterable[int]) -> str:
         """Return their names in a sentence, the first of them where they are many."""
-        names = self.hosts(nodes)
-        return f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
+        return few(self.hosts(nodes))
 
     def divide(
         self, sides: Sequence[frozenset[int]], *, path: str = "", evidence: Sequence[str] = (), hint: str = "",
@@ -173,6 +172,11 @@ class Board:
         said = {"outcome": stage.outcome, "text": stage.text, "trials": stage.trials, "rounds": stage.rounds}
         self.stages.append(StageResult.model_validate({"name": name, **said, "took_seconds": took}))
         self.tell(f"{name}: {stage.outcome}{f', {stage.text}' if stage.text else ''} ({took:.1f} s)")
+
+
+def few(names: Sequence[str]) -> str:
+    """Return names in a sentence, the first of them where they are many."""
+    return f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
 
 
 def ends_left_out(links: Iterable[Iterable[str]]) -> set[str]:

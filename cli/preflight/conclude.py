@@ -4,7 +4,7 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from cli.preflight.board import Board, ends_left_out
+from cli.preflight.board import Board, ends_left_out, few
 from collector.gather.judge_and_stamp import rfc3339
 from shared.answer.preflight import (
     DrainCommand,
@@ -160,19 +160,15 @@ def _headline(verdict: Soundness, nodes: Sequence[NodeResult], findings: Sequenc
     if verdict is Soundness.BAD_NODES:
         bad = [node.host for node in nodes if node.state is NodeState.BAD]
         links = [each for each in findings if each.kind in _ACCUSES_LINK]
-        named = f"{counted(len(bad), 'bad node')} of {len(nodes)}: {_few(bad)}" if bad else ""
+        named = f"{counted(len(bad), 'bad node')} of {len(nodes)}: {few(bad)}" if bad else ""
         ends = list(dict.fromkeys("–".join(each.hosts) for each in links))
-        linked = f"bad links: {_few(ends)}" if ends else ""
+        linked = f"bad links: {few(ends)}" if ends else ""
         divided = next((each.text for each in findings if each.kind in _ACCUSES_SEVERAL), "")
         text = "; ".join(part for part in (named, linked, divided) if part)
         return f"{text[0].upper()}{text[1:]}{rest}"
     first = next((each.text for each in findings if each.kind in _OPEN), "not all trials could be made")
     which = f" which of {count} is at fault" if len(nodes) > 1 else ""
     return f"Cannot tell{which}: {first}"
-
-
-def _few(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}"
 
 
 def _drain(hosts: Sequence[str]) -> list[DrainCommand]:

@@ -91,7 +91,8 @@ class Conductor:
         answers: dict[int, asyncio.Task[dict[str, Any]]] = {}
         answers[lead], port = self._begin(lead, orders[lead], plan.seconds)
         if others:
-            await asyncio.wait([answers[lead], _as_task(port)], return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {answers[lead], port}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if port.done() and not port.cancelled():
             address, left = orders[lead]["store"][0], max(1.0, until - loop.time())
             for node in others:
@@ -211,14 +212,6 @@ class Conductor:
             diagnosis=diagnosis,
             cpu_wait=min(1.0, sum(waits) if len(plan.members) == 2 else max(waits)),
         )
-
-
-def _as_task(future: asyncio.Future[int]) -> asyncio.Task[None]:
-    async def wait() -> None:
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([future])
-
-    return asyncio.create_task(wait())
 
 
 def _ranks_of(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

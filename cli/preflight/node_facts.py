@@ -16,7 +16,7 @@ from pydantic import Field
 
 from agent.deadline import Deadline
 from agent.errors import Unavailable
-from agent.find.environment_names import REPORTED
+from agent.find.launchers import REPORTED
 from agent.sources.gpu import read_gpus
 from shared.missing import Missing
 from shared.redaction.redact import redact

@@ -1,7 +1,7 @@
 """An agent in this process, for as long as a command takes. Asked directly it needs neither HTTP nor its libraries."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -9,7 +9,6 @@ from agent.agent import Agent
 from agent.deadline import Deadline
 from agent.settings import AgentSettings
 from cli.settings import read_agent_settings
-from cli.sources.helpers import Helpers
 
 _T = TypeVar("_T")
 
@@ -20,17 +19,6 @@ _BEAT_SECONDS = 1.0
 def local_settings() -> AgentSettings:
     """Return the settings of an agent that only this process asks."""
     return read_agent_settings().model_copy(update={"token_file": None, "debuggers": True})
-
-
-def run_with_helpers(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Run what asks an agent in this process; no program that it starts outlives that, nor an interrupt."""
-
-    async def run(helpers: Helpers) -> _T:
-        with helpers.ended_by_interrupt():
-            return await work()
-
-    with Helpers() as helpers:
-        return asyncio.run(run(helpers))
 
 
 @asynccontextmanager

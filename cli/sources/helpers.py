@@ -5,13 +5,16 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
+from typing import TypeVar
 
 from agent.errors import Gone
 from agent.proc.procfs import ProcFs, Stat
 from shared.errors import NotPermitted
+
+_T = TypeVar("_T")
 
 _GRACE_SECONDS = 2.0
 """For the agent's threads to reap what was killed, and to let go whom it had stopped."""
@@ -73,6 +76,17 @@ class Helpers:
             raise
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+
+
+def run_with_helpers(work: Callable[[], Awaitable[_T]]) -> _T:
+    """Run to the end, or to Ctrl-C; no program that was started meanwhile outlives either."""
+
+    async def run(helpers: Helpers) -> _T:
+        with helpers.ended_by_interrupt():
+            return await work()
+
+    with Helpers() as helpers:
+        return asyncio.run(run(helpers))
 
 
 def _children() -> frozenset[tuple[int, int]]:

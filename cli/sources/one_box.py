@@ -10,8 +10,9 @@ import httpx
 
 from agent.agent import Agent
 from agent.app import create_app
-from cli.sources.agent_here import beating, local_settings, run_with_helpers
+from cli.sources.agent_here import beating, local_settings
 from cli.sources.bundle import judged_here
+from cli.sources.helpers import run_with_helpers
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, make_view
 from collector.gather.debug_one_rank import look_closely
 from collector.gather.fanout.fanout import make_client

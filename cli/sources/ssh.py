@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from cli.sources.bundle import judged_here
-from cli.sources.helpers import Helpers
+from cli.sources.helpers import run_with_helpers
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, make_view
 from cli.sources.ssh_command import HostQuestion, Way
 from cli.sources.ssh_gathering import SshGathering, everywhere
@@ -23,8 +22,6 @@ from shared.wire.debug_output import DeepLook
 
 MOST_AT_ONCE = 64
 """Connections at once, as ClusterShell has it."""
-
-_T = TypeVar("_T")
 
 
 class Ssh:
@@ -61,7 +58,7 @@ class Ssh:
             diagnosis = diagnosis.model_copy(update={"took_seconds": round(time.monotonic() - began, 3)})
             return judged_here(diagnosis, seen.expected, seen.snapshots)
 
-        return _run(run)
+        return run_with_helpers(run)
 
     def view(self, aspect: Aspect[V], choice: JobChoice) -> V:
         """Have each host look once, and return one aspect."""
@@ -78,15 +75,6 @@ class Ssh:
 
     def _look_once(self, look: HostQuestion) -> tuple[HostVisit, ...]:
         gathering = SshGathering(self._way, most_at_once=self._most_at_once)
-        return _run(lambda: gathering.visit(everywhere(self._hosts, look), Step(stage=Stage.LOOKING, look=1)))
-
-
-def _run(rounds: Callable[[], Awaitable[_T]]) -> _T:
-    """Run to the end, or to Ctrl-C; no ssh is left in either case."""
-
-    async def run(helpers: Helpers) -> _T:
-        with helpers.ended_by_interrupt():
-            return await rounds()
-
-    with Helpers() as helpers:
-        return asyncio.run(run(helpers))
+        return run_with_helpers(
+            lambda: gathering.visit(everywhere(self._hosts, look), Step(stage=Stage.LOOKING, look=1))
+        )

@@ -17,48 +17,31 @@ _DELIVERY_HEADS = ("RECEIVER", "CHANGE", "STATE", "CREATED", "FAILED", "INCIDENT
 _DIAGNOSIS_HEADS = ("ID", "MADE", "VERDICT", "JOB", "HEADLINE")
 
 
+def _listed(heads: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> str:
+    return text(table(heads, rows) if rows else [nothing])
+
+
 def incidents_table(incidents: Sequence[Incident]) -> str:
     """Return one line per incident."""
-    if not incidents:
-        return text(["no incidents"])
-    return text(table(_HEADS, [_row(each) for each in incidents]))
+    return _listed(_HEADS, [_row(each) for each in incidents], "no incidents")
 
 
 def silences_table(silences: Sequence[Silence]) -> str:
     """Return one line per silence."""
-    if not silences:
-        return text(["no silences"])
     rows = [
-        (
-            each.id,
-            each.status.state,
-            _minute(each.endsAt),
-            each.createdBy,
-            " ".join(map(_matcher, each.matchers)),
-            each.comment,
-        )
-        for each in silences
+        (s.id, s.status.state, _minute(s.endsAt), s.createdBy, " ".join(map(_matcher, s.matchers)), s.comment)
+        for s in silences
     ]
-    return text(table(_SILENCE_HEADS, rows))
+    return _listed(_SILENCE_HEADS, rows, "no silences")
 
 
 def deliveries_table(deliveries: Sequence[Delivery]) -> str:
     """Return one line per message."""
-    if not deliveries:
-        return text(["no messages"])
     rows = [
-        (
-            each.receiver,
-            each.kind.value,
-            each.state.value,
-            _minute(each.created_at),
-            str(each.attempts),
-            each.incident,
-            each.trouble,
-        )
-        for each in deliveries
+        (d.receiver, d.kind.value, d.state.value, _minute(d.created_at), str(d.attempts), d.incident, d.trouble)
+        for d in deliveries
     ]
-    return text(table(_DELIVERY_HEADS, rows))
+    return _listed(_DELIVERY_HEADS, rows, "no messages")
 
 
 def history_table(history: History) -> str:

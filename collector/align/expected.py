@@ -5,6 +5,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from collector.align.pod_places import Places
+from shared.answer.diagnosis import Finding
 from shared.missing import Missing
 from shared.rank_sets import FoldedRanks
 from shared.value import Value
@@ -38,6 +39,14 @@ class Neighbour(Value):
     started_at: float | None = Field(default=None, description="Start of its oldest rank, Unix seconds.")
 
 
+class FoundHung(Value):
+    """What was found of the job the last time that somebody looked while all of it ran: it was hung."""
+
+    made_at: str = Field(description="RFC 3339, UTC.")
+    user: str | None = None
+    findings: tuple[Finding, ...]
+
+
 class Expected(Value):
     """The question put to `diagnose`."""
 
@@ -52,6 +61,9 @@ class Expected(Value):
     faulty_hosts: tuple[str, ...] = Field(
         default=(),
         description="Nodes where jobs have hung twice or more for causes that hardware can have.",
+    )
+    found_hung: FoundHung | None = Field(
+        default=None, description="The last diagnosis from before ranks of it exited, where that found it hung."
     )
     nodes_without_ranks: int = Field(default=0, description="Nodes that answered in full, and have no rank of the job.")
     told: FoldedRanks = Field(

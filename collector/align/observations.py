@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from collector.align.expected import FoundHung
+from collector.align.groups.device_queues import unfinished
 from collector.align.groups.process_groups import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
@@ -42,6 +44,8 @@ class Observations:
     """How long jobs of this name usually pause, in seconds, as was learnt from earlier runs; None: nothing was."""
     faulty_hosts: frozenset[str] = frozenset()
     """Nodes on which jobs have hung before for causes that hardware can have."""
+    found_hung: FoundHung | None = None
+    """What it was found hung with before ranks of it exited."""
 
     def overwritten(self, ranks: Iterable[int]) -> bool:
         """May records of these ranks be gone that would tell: the counterpart of a send, what came before a call?"""
@@ -128,8 +132,17 @@ class Observations:
         A job of remote calls may have had its last collective at its start: no record tells of these.
         """
         waiting = [rank for rank in waiters if self.doing(rank) is not Doing.STORE]
-        recorded = not waiting or not all(self._waits_on(rank, WaitsOn.UNRECORDED) for rank in waiting)
+        recorded = not waiting or not all(
+            self._waits_on(rank, WaitsOn.UNRECORDED) or self.awaits_device_alone(rank) for rank in waiting
+        )
         return self.motion.stall(waiting, recorded=recorded)
+
+    def awaits_device_alone(self, rank: int) -> bool:
+        """Does it wait for its device, though no operation on record is in flight there?
+
+        The device computes, or it replays a CUDA graph: of collectives in that no record and no counter tells.
+        """
+        return self.doing(rank) is Doing.DEVICE and rank in self.traces and not unfinished(self.traces[rank])
 
     def wait_for_other_jobs(self, ranks: Iterable[int]) -> bool:
         """Have these ranks done their part, and wait for jobs that train the same model?"""

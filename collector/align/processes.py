@@ -7,13 +7,15 @@ the others are told as conflicts.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from math import prod
 
 from collector.align.expected import Expected
+from collector.align.groups.signature_rules import members_by_sizes
 from shared.answer.diagnosis import Conflict
 from shared.missing import Missing, Reason
 from shared.rank_sets import fold
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
-from shared.wire.trace import Origin, State, Trace
+from shared.wire.trace import Origin, Signature, State, Trace
 
 MOST_RANKS = 131_072
 """Ranks beyond this are left out: a job's own word may be hostile, and each rank costs memory here."""
@@ -144,8 +146,28 @@ def world_size_of(chosen: dict[int, tuple[RankSnapshot, ...]], expected: Expecte
         conflicts += _differing(claims)
     if not believed:
         in_groups = max((rank + 1 for looks in chosen.values() for rank in _ranks_in_groups(looks)), default=None)
-        return (in_groups if in_groups is None or in_groups <= MOST_RANKS else None), conflicts
+        told = in_groups or _more_than_seen(chosen)
+        return (told if told is None or told <= MOST_RANKS else None), conflicts
     return max(believed, key=lambda size: (len(believed[size]), size)), conflicts
+
+
+def _more_than_seen(chosen: dict[int, tuple[RankSnapshot, ...]]) -> int | None:
+    """Return the members of the largest group by its operations' sizes, where these are more than the ranks seen.
+
+    The world is as large at least: without it, those who left no dump would be nobody.
+    """
+    signatures = {each for looks in chosen.values() for look in looks for each in _signatures(look)}
+    most = max((_members(each) or 0 for each in signatures), default=0)
+    return most if most > max(chosen, default=0) + 1 else None
+
+
+def _members(signature: Signature) -> int | None:
+    into, out = (sum(map(prod, sizes)) for sizes in (signature.input_sizes, signature.output_sizes))
+    return members_by_sizes(signature.op, into, out)
+
+
+def _signatures(look: RankSnapshot) -> tuple[Signature, ...]:
+    return look.recorder.signatures if isinstance(look.recorder, Trace) else ()
 
 
 def _not_believed(claims: Mapping[int, set[int]]) -> Conflict:

@@ -1,9 +1,11 @@
 """What NVIDIA's error numbers mean: whether the device, the program, or neither is at fault.
 
-Data, not code paths. From NVIDIA's "XID Errors" catalogue; numbers that are not here are told and decide nothing.
+`xids.toml` has a row for each.
 """
 
 from enum import StrEnum
+
+from shared.packs import read_pack
 
 
 class Blame(StrEnum):
@@ -18,29 +20,9 @@ class Blame(StrEnum):
 
 
 XIDS: dict[int, tuple[Blame, str]] = {
-    13: (Blame.PROGRAM, "graphics engine exception"),
-    31: (Blame.PROGRAM, "memory page fault"),
-    43: (Blame.PROGRAM, "the program's channel was stopped"),
-    45: (Blame.NOBODY, "clean-up after an earlier error or a killed process"),
-    48: (Blame.DEVICE, "uncorrectable memory error"),
-    61: (Blame.DEVICE, "internal micro-controller breakpoint"),
-    62: (Blame.DEVICE, "internal micro-controller halt"),
-    63: (Blame.NOBODY, "a memory row was remapped"),
-    64: (Blame.DEVICE, "a memory row could not be remapped"),
-    69: (Blame.PROGRAM, "graphics engine class error"),
-    74: (Blame.LINK, "NVLink error"),
-    79: (Blame.DEVICE, "GPU has fallen off the bus"),
-    92: (Blame.NOBODY, "high rate of corrected memory errors"),
-    94: (Blame.DEVICE, "contained memory error"),
-    95: (Blame.DEVICE, "uncontained memory error"),
-    119: (Blame.DEVICE, "the GPU's system processor does not answer"),
-    120: (Blame.DEVICE, "error of the GPU's system processor"),
-    121: (Blame.LINK, "chip-to-chip link error"),
-    140: (Blame.DEVICE, "unrecovered memory error"),
-    143: (Blame.DEVICE, "the GPU could not be initialised"),
-    **dict.fromkeys(range(144, 151), (Blame.LINK, "NVLink error")),
-    154: (Blame.NOBODY, "recovery action changed"),
-    158: (Blame.DEVICE, "GPU fatal timeout"),
+    int(code): (Blame(row["blame"]), row["words"])
+    for row in read_pack(__file__, "xids.toml")["xids"]
+    for code in row["codes"].split()
 }
 
 

@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from collector.checks.facts import (
     JobFacts,
     Rule,
-    check_of,
     in_sides,
     members,
     minority,
@@ -17,11 +16,10 @@ from collector.checks.facts import (
     who_in_words,
     who_with,
 )
+from collector.checks.sayings import check_of, said
 from shared.answer.checks import Check, CheckId, Severity
 from shared.packs import read_pack
-from shared.wire.setup import Setup
-
-_YES = frozenset({"1", "y", "yes", "t", "true"})
+from shared.wire.setup import Setup, is_yes
 
 _LATE_SECONDS = 2 * 3600
 """A timeout longer than this lets an idle job cost more than any checkpoint takes."""
@@ -59,7 +57,7 @@ class Setting:
     def is_bad(self, setup: Setup) -> bool:
         """Has it one of the values that are wrong, and does that matter here?"""
         value = variable_of(setup, *self.names)
-        excused = (variable_of(setup, *self.unless.split()) or "").lower() in _YES
+        excused = is_yes(variable_of(setup, *self.unless.split()))
         if value is None or excused or (self.of_nccl and setup.nccl_loaded is not True):
             return False
         if self.above is not None:
@@ -101,13 +99,11 @@ def recorder_off_by_default(facts: JobFacts) -> Iterator[Check]:
         version = who[0].setup.versions.torch
         named_anew = (_release(version) or _ON_BY_DEFAULT_SINCE) >= _ALL_RECORD_SINCE
         name = "TORCH_FR_BUFFER_SIZE" if named_anew else "TORCH_NCCL_TRACE_BUFFER_SIZE"
-        yield check_of(
-            CheckId.RECORDER_OFF,
-            Severity.NOTE,
+        yield said(
+            "recorder_off_by_default",
             who,
+            name=name,
             seen=f"{who_with(who, 'run')} PyTorch {version}, whose recorder is off by default",
-            why="without a flight record a hang can be suspected from stacks, but seldom proven",
-            change=f"set {name}=2000, or start with `unhang run --`",
         )
 
 
@@ -143,13 +139,11 @@ def timeouts(facts: JobFacts) -> Iterator[Check]:
         milliseconds, name = max((milliseconds, name) for _, milliseconds, name in long)
         hours = milliseconds / 3_600_000
         where = f"group {shown(name)}" if name else "a group without a name"
-        yield check_of(
-            CheckId.TIMEOUT_LONG,
-            Severity.RISKY if milliseconds > _FOR_EVER_SECONDS * 1000 else Severity.NOTE,
+        yield said(
+            "timeouts",
             [facts.processes[position] for position, _, _ in long],
+            severity=Severity.RISKY if milliseconds > _FOR_EVER_SECONDS * 1000 else Severity.NOTE,
             seen=f"an operation of {where} may take {min(hours, 1e6):.0f} hours",
-            why="a hang blocks the whole job that long before PyTorch ends it",
-            change="give init_process_group and new_group two hours at most; put slow steps in a group of their own",
         )
 
 
@@ -159,14 +153,7 @@ def nccl_silent(facts: JobFacts) -> Iterator[Check]:
         return
     who = facts.those(lambda setup: setup.nccl_loaded is True and not setup.variables.get("NCCL_DEBUG"))
     if who:
-        yield check_of(
-            CheckId.NCCL_SILENT,
-            Severity.NOTE,
-            who,
-            seen=f"NCCL_DEBUG is not set for {who_in_words(who)}",
-            why="NCCL then does not log even its warnings, such as a lost connection with the peer's name",
-            change="set NCCL_DEBUG=WARN; INFO with NCCL_DEBUG_SUBSYS=INIT,NET while debugging",
-        )
+        yield said("nccl_silent", who, seen=f"NCCL_DEBUG is not set for {who_in_words(who)}")
 
 
 def settings_differ(facts: JobFacts) -> Iterator[Check]:
@@ -174,14 +161,7 @@ def settings_differ(facts: JobFacts) -> Iterator[Check]:
     for name in MUST_AGREE if facts.with_nccl else ():
         sides = facts.sides(name, unset=True)
         if sides:
-            yield check_of(
-                CheckId.SETTINGS_DIFFER,
-                Severity.RISKY,
-                minority(sides),
-                seen=in_sides(sides, of=name),
-                why="ranks that choose different transports or protocols wait for messages that are never sent",
-                change=f"set the same {name} for all ranks, in the job's script and not in a login profile",
-            )
+            yield said("settings_differ", minority(sides), name=name, seen=in_sides(sides, of=name))
 
 
 RULES: tuple[Rule, ...] = (

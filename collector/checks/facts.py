@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeVar
 
 from collector.align.expected import Expected, Neighbour
 from collector.align.processes import MOST_RANKS
-from shared.answer.checks import Check, CheckId, Severity
+from shared.answer.checks import Check
 from shared.plural import either
-from shared.rank_sets import fold, ranks_in_words
+from shared.rank_sets import ranks_in_words
 from shared.wire.devices import Gpu, Gpus
 from shared.wire.log_events import Logs
 from shared.wire.ras import RasLook
@@ -23,7 +23,6 @@ H = TypeVar("H", bound=Hashable)
 
 _MOST_SIDES = 6
 _LONGEST_VALUE = 80
-_MOST_HOSTS = 64
 DEFAULT_PORT = "29500"
 
 
@@ -274,16 +273,3 @@ def minority(sides: Sequence[tuple[str, Sequence[RankFacts]]]) -> list[RankFacts
     """Return all but those of the most common value; all if two values are equally common."""
     tied = len(sides) > 1 and len(sides[0][1]) == len(sides[1][1])
     return [each for _, who in sides[0 if tied else 1 :] for each in who]
-
-
-def check_of(what: CheckId, severity: Severity, who: Sequence[RankFacts], *, seen: str, why: str, change: str) -> Check:
-    """Return a check about these processes."""
-    return Check(
-        id=what,
-        severity=severity,
-        ranks=fold(each.rank for each in who),
-        hosts=hosts_of(who)[:_MOST_HOSTS],
-        seen=seen,
-        why=why,
-        change=change,
-    )

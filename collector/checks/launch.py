@@ -8,7 +8,6 @@ from collector.checks.facts import (
     JobFacts,
     RankFacts,
     Rule,
-    check_of,
     grouped,
     in_sides,
     minority,
@@ -16,7 +15,8 @@ from collector.checks.facts import (
     who_in_words,
     who_with,
 )
-from shared.answer.checks import Check, CheckId, Severity
+from collector.checks.sayings import said
+from shared.answer.checks import Check, Severity
 from shared.wire.setup import Setup
 
 _STARTED_SECONDS = 60.0
@@ -36,16 +36,11 @@ def one_process_of_many(facts: JobFacts) -> Iterator[Check]:
     size = only.identity.world_size or 1
     if size > 1 and only.identity.launcher == "env" and only.age_seconds >= _STARTED_SECONDS:
         slurm = only.variable("SLURM_JOB_ID") is not None and not _is_step(only)
-        yield check_of(
-            CheckId.ONE_PROCESS_OF_MANY,
-            Severity.RISKY,
+        yield said(
+            "in_batch_script" if slurm else "started_alone",
             [only],
             seen=f"one process of WORLD_SIZE {size} is seen"
             + (", started in the batch script of a Slurm job and not by srun" if slurm else ", started by no launcher"),
-            why="it waits for ranks that were never started",
-            change="write `srun` before `python` in the batch script"
-            if slurm
-            else "start with torchrun --nproc-per-node N, or start each RANK on its node",
         )
 
 
@@ -54,13 +49,10 @@ def group_of_one(facts: JobFacts) -> Iterator[Check]:
     for each in facts.processes:
         meant = _meant_size(each)
         if each.identity.world_size == 1 and meant > 1:
-            yield check_of(
-                CheckId.ONE_PROCESS_OF_MANY,
-                Severity.RISKY,
+            yield said(
+                "group_of_one",
                 [each],
                 seen=f"its process group has 1 rank, and its launcher says that there are {meant}",
-                why="each of them trains alone, on all of the data, and none gets the others' gradients",
-                change="pass the launcher's rank and world size to init_process_group, or start with torchrun",
             )
 
 
@@ -83,14 +75,11 @@ def devices_shared(facts: JobFacts) -> Iterator[Check]:
         used = _used(facts, who[0].host)
         for device, sharing in grouped(on_gpus, partial(_device, used)).items():
             if device and len(sharing) > 1 and len({each.rank for each in sharing}) > 1:
-                yield check_of(
-                    CheckId.DEVICES_SHARED,
-                    Severity.RISKY,
+                yield said(
+                    "devices_shared",
                     sharing,
                     seen=f"{who_in_words(sharing)} use the same device, {shown(str(device))}, by LOCAL_RANK "
                     f"{_local_ranks(sharing)} and CUDA_VISIBLE_DEVICES {_values(sharing, _VISIBLE)}",
-                    why="NCCL refuses two ranks of one communicator on one device, or they wait for each other there",
-                    change="give each process of a node its own LOCAL_RANK, and call torch.cuda.set_device(LOCAL_RANK)",
                 )
 
 
@@ -137,14 +126,11 @@ def device_beyond_visible(facts: JobFacts) -> Iterator[Check]:
     visible = {id(alike.setup): len(_listed(alike.setup.variables.get(_VISIBLE))) for alike in facts.by_setup}
     lost = [each for each in facts.read if 1 < visible[id(each.setup)] <= (each.identity.local_rank or 0)]
     if lost:
-        yield check_of(
-            CheckId.DEVICE_BEYOND_VISIBLE,
-            Severity.WRONG,
+        yield said(
+            "device_beyond_visible",
             lost,
             seen=f"{who_with(lost, 'have')} LOCAL_RANK {_values(lost, 'LOCAL_RANK')} with CUDA_VISIBLE_DEVICES "
             f"{_values(lost, _VISIBLE)}",
-            why="no device has that number there (invalid device ordinal)",
-            change="set CUDA_VISIBLE_DEVICES to as many devices as the node has ranks, or start fewer ranks there",
         )
 
 
@@ -157,13 +143,8 @@ def gpus_idle(facts: JobFacts) -> Iterator[Check]:
     there = only.setup.gpus or 0 if only.setup is not None else 0
     usable = there if visible is None else min(there, len(_listed(visible)))
     if usable > 1 and len(_used(facts, only.host).get(only.identity.pid, ())) < 2:
-        yield check_of(
-            CheckId.GPUS_IDLE,
-            Severity.NOTE,
-            [only],
-            seen=f"one process with WORLD_SIZE 1, and {usable} GPUs that it may use",
-            why="unless this one process drives all of them, the others idle",
-            change=f"start with torchrun --nproc-per-node {usable}",
+        yield said(
+            "gpus_idle", [only], usable=usable, seen=f"one process with WORLD_SIZE 1, and {usable} GPUs that it may use"
         )
 
 
@@ -172,13 +153,12 @@ def versions_differ(facts: JobFacts) -> Iterator[Check]:
     for name, severity, change in _VERSIONS:
         sides = facts.sides_by(partial(_version, name))
         if sides:
-            yield check_of(
-                CheckId.VERSIONS_DIFFER,
-                severity,
+            yield said(
+                "versions_differ",
                 minority(sides),
-                seen=in_sides(sides, verb="run", of=_NAMES[name]),
-                why="different versions may use different protocols, and then fail or hang",
+                severity=severity,
                 change=change,
+                seen=in_sides(sides, verb="run", of=_NAMES[name]),
             )
 
 
@@ -204,27 +184,18 @@ def cpus(facts: JobFacts) -> Iterator[Check]:
     for who in facts.by_host.values():
         fed = [each for each in who if each.setup is not None and each.setup.gpus and each.setup.cpus == 1]
         if fed:
-            yield check_of(
-                CheckId.FEW_CPUS,
-                Severity.NOTE,
-                fed,
-                seen=f"{who_in_words(fed)} may use one CPU",
-                why="the rank, its DataLoader workers and NCCL's threads share it and run late",
-                change="request more: --cpus-per-task in Slurm, cpu requests in Kubernetes",
-            )
+            yield said("few_cpus", fed, seen=f"{who_in_words(fed)} may use one CPU")
         yield from _too_many_threads(who, sum(threads.get(id(each.setup), 0) for each in who))
 
 
 def _too_many_threads(who: list[RankFacts], threads: int) -> Iterator[Check]:
     there = max((each.setup.cpus or 0 for each in who if each.setup is not None), default=0)
     if there and len(who) > 1 and threads > 2 * there:
-        yield check_of(
-            CheckId.MANY_THREADS,
-            Severity.NOTE,
+        yield said(
+            "too_many_threads",
             who,
+            fits=max(1, there // len(who)),
             seen=f"OMP_NUM_THREADS of {who_in_words(who)} make {threads} threads for {there} CPUs",
-            why="threads that wait for CPUs make ranks late for collectives",
-            change=f"set OMP_NUM_THREADS to {max(1, there // len(who))}",
         )
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from collector.checks.facts import JobFacts, RankFacts, Rule, check_of, who_with
+from collector.checks.facts import JobFacts, RankFacts, Rule, who_with
+from collector.checks.sayings import check_of
 from shared.answer.checks import Check, CheckId
 from shared.answer.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
 

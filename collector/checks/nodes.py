@@ -7,7 +7,6 @@ from collector.checks.facts import (
     JobFacts,
     RankFacts,
     Rule,
-    check_of,
     in_sides,
     members,
     minority,
@@ -16,7 +15,8 @@ from collector.checks.facts import (
     who_with,
 )
 from collector.checks.rendezvous import is_local
-from shared.answer.checks import Check, CheckId, Severity
+from collector.checks.sayings import said
+from shared.answer.checks import Check, Severity
 from shared.wire.setup import Setup
 
 _SOCKETS = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
@@ -31,13 +31,10 @@ def master_is_local(facts: JobFacts) -> Iterator[Check]:
     if lost:
         address = lost[0].variable("MASTER_ADDR") or ""
         named = "" if is_local(address) else f", which {_HOSTS_FILE} there says is {_addresses(lost[0], address)}"
-        yield check_of(
-            CheckId.MASTER_IS_LOCAL,
-            Severity.WRONG,
+        yield said(
+            "master_is_local",
             lost,
             seen=f"{who_with(lost, 'look')} for rank 0 at {shown(address)}{named}: their own machine",
-            why="rank 0 is on another node, and nothing answers at this address",
-            change="set MASTER_ADDR, or --rdzv-endpoint, to rank 0's host name or address as the other nodes reach it",
         )
 
 
@@ -61,13 +58,10 @@ def host_name_is_local(facts: JobFacts) -> Iterator[Check]:
         return
     told_home = [each for each in facts.those(_may_be_told_home) if _own_name_is_local(each, facts)]
     if told_home:
-        yield check_of(
-            CheckId.HOST_NAME_IS_LOCAL,
-            Severity.NOTE,
+        yield said(
+            "host_name_is_local",
             told_home,
             seen=f"{_HOSTS_FILE} of {who_in_words(told_home)} gives the node's own name a loopback address",
-            why="Gloo gives the other nodes the address of the host's name, so they connect to themselves",
-            change=f"set GLOO_SOCKET_IFNAME to the interface between the nodes, or correct that line of {_HOSTS_FILE}",
         )
 
 
@@ -93,14 +87,11 @@ def port_taken(facts: JobFacts) -> Iterator[Check]:
             continue
         ours = {other.identity.pid for other in facts.by_host[each.host]}
         if listener.pid not in ours and not any(other.has_met for other in facts.processes):
-            yield check_of(
-                CheckId.PORT_TAKEN,
-                Severity.WRONG,
+            yield said(
+                "port_taken",
                 [each],
                 seen=f"pid {listener.pid} ({shown(listener.name)}), which is not part of the job, listens on "
                 f"{listener.address} of {each.host or 'its host'}; MASTER_PORT is {each.port}",
-                why="rank 0 cannot open its store there, and the other ranks connect to that process",
-                change="choose another MASTER_PORT, or stop that process",
             )
 
 
@@ -112,13 +103,11 @@ def interface_missing(facts: JobFacts) -> Iterator[Check]:
         if not lost:
             continue
         there = ", ".join(lost[0].setup.interfaces[:12]) if lost[0].setup is not None else ""
-        yield check_of(
-            CheckId.INTERFACE_MISSING,
-            Severity.WRONG,
+        yield said(
+            "interface_missing",
             lost,
+            name=name,
             seen=f"{name} is {shown(lost[0].variable(name) or '')} for {who_in_words(lost)}, where there are {there}",
-            why="the library finds no interface to use, and fails or hangs",
-            change=f"set {name} to an interface that every node has, or leave it unset",
         )
 
 
@@ -147,13 +136,12 @@ def interfaces_differ(facts: JobFacts) -> Iterator[Check]:
         sides = facts.sides(name, unset=True)
         if sides and facts.several_hosts:
             partly = any(value == "" for value, _ in sides)
-            yield check_of(
-                CheckId.INTERFACES_DIFFER,
-                Severity.RISKY if partly else Severity.NOTE,
+            yield said(
+                "interfaces_differ",
                 minority(sides),
+                severity=Severity.RISKY if partly else Severity.NOTE,
+                name=name,
                 seen=in_sides(sides, of=name),
-                why="interfaces with different names may be on different networks with no route between them",
-                change=f"set the same {name} for all nodes, or make sure that these interfaces are on one network",
             )
 
 
@@ -164,14 +152,11 @@ def hca_missing(facts: JobFacts) -> Iterator[Check]:
     lacking = [alike for alike in asked if not _has_hca(alike.setup)]
     lost = members(lacking)
     if 0 < len(lacking) < len(asked):
-        yield check_of(
-            CheckId.HCA_MISSING,
-            Severity.RISKY,
+        yield said(
+            "hca_missing",
             lost,
             seen=f"NCCL_IB_HCA is {shown(lost[0].variable('NCCL_IB_HCA') or '')}; {who_with(lost, 'find')} no such "
             "device, other nodes do",
-            why="these nodes fall back to TCP or fail, and the others wait for them",
-            change="check the node's RDMA devices (ibv_devices), or name devices that every node has",
         )
 
 

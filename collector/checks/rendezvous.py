@@ -7,7 +7,6 @@ from collector.checks.facts import (
     JobFacts,
     RankFacts,
     Rule,
-    check_of,
     differing,
     in_sides,
     minority,
@@ -15,11 +14,11 @@ from collector.checks.facts import (
     sorted_sides,
     who_in_words,
 )
-from shared.answer.checks import Check, CheckId, Severity
+from collector.checks.sayings import said
+from shared.answer.checks import Check, Severity
 from shared.plural import ranks_with
 from shared.rank_sets import fold, ranks_in_words, unfold
 
-_AS_ONE = "start all nodes with the same --nnodes, --rdzv-id and --rdzv-endpoint HEAD:29500, and without --standalone"
 _ANEW_SECONDS = 60.0
 """Nodes' clocks differ by less, where they are not known to be off."""
 
@@ -31,14 +30,7 @@ def world_sizes(facts: JobFacts) -> Iterator[Check]:
     """Ranks that wait for different numbers of ranks never all meet."""
     sides = sorted_sides({str(size): who for size, who in facts.by_world_size.items() if size is not None})
     if sides and not facts.in_several_steps and not _parts(facts):
-        yield check_of(
-            CheckId.WORLD_SIZES_DIFFER,
-            Severity.WRONG,
-            minority(sides),
-            seen=in_sides(sides, of="WORLD_SIZE"),
-            why="each waits for the number of ranks it was given, and not all of them will arrive",
-            change="set the same WORLD_SIZE for all ranks, or the same --nnodes and --nproc-per-node on every node",
-        )
+        yield said("world_sizes", minority(sides), seen=in_sides(sides, of="WORLD_SIZE"))
 
 
 def ranks_beyond(facts: JobFacts) -> Iterator[Check]:
@@ -46,14 +38,7 @@ def ranks_beyond(facts: JobFacts) -> Iterator[Check]:
     beyond = [each for size, who in facts.by_world_size.items() if size for each in who if each.rank >= size]
     if beyond:
         sizes = ", ".join(sorted({str(each.identity.world_size) for each in beyond})[:4])
-        yield check_of(
-            CheckId.RANK_BEYOND_WORLD,
-            Severity.WRONG,
-            beyond,
-            seen=f"{who_in_words(beyond)} with WORLD_SIZE {sizes}; ranks count from 0",
-            why="such a rank belongs to no group, and the rank it should have been is missing",
-            change="number RANK from 0 to WORLD_SIZE - 1",
-        )
+        yield said("ranks_beyond", beyond, seen=f"{who_in_words(beyond)} with WORLD_SIZE {sizes}; ranks count from 0")
 
 
 def duplicates(facts: JobFacts) -> Iterator[Check]:
@@ -65,14 +50,12 @@ def duplicates(facts: JobFacts) -> Iterator[Check]:
     first = next(iter(twice.values()))
     pids = ", ".join(f"pid {each.identity.pid} on {each.host or 'an unnamed host'}" for each in first[:4])
     apart = facts.in_several_steps
-    yield check_of(
-        CheckId.DUPLICATE_RANKS,
-        Severity.RISKY if apart else Severity.WRONG,
+    yield said(
+        "duplicates",
         who,
+        severity=Severity.RISKY if apart else Severity.WRONG,
         seen=f"{ranks_with(twice, 'is', 'are')} claimed by several processes: {pids}"
         + (", in different Slurm steps" if apart else ""),
-        why="two processes of one rank overwrite each other in the store, and the others wait for the one left out",
-        change="end the one left over from an earlier start, or set a different RANK for each process",
     )
 
 
@@ -85,13 +68,10 @@ def two_rendezvous(facts: JobFacts) -> Iterator[Check]:
     who = [each for _, members in parts for each in members]
     alone = any("--standalone" in each.setup.launcher for each in who if each.setup is not None)
     what = f"{len(parts)} whole jobs under one name" if whole else "parts of one job that cannot find each other"
-    yield check_of(
-        CheckId.TWO_RENDEZVOUS,
-        Severity.RISKY if whole else Severity.WRONG,
+    yield said(
+        "whole_jobs" if whole else "parts_of_a_job",
         who,
         seen=f"{in_sides(parts, verb='meet at')}{', started with --standalone' if alone else ''}: {what}",
-        why="each part trains or waits by itself, and none of them is the intended job",
-        change=_AS_ONE + ("; if two jobs are intended, give each its own --rdzv-id" if whole else ""),
     )
 
 
@@ -112,14 +92,11 @@ def split_job(facts: JobFacts) -> Iterator[Check]:
             and len(mine | theirs) == size
             and mine | theirs == set(range(size))
         ):
-            yield check_of(
-                CheckId.TWO_RENDEZVOUS,
-                Severity.WRONG,
+            yield said(
+                "split_job",
                 facts.processes,
                 seen=f"{ranks_in_words(mine)} of {size} are here, and {ranks_in_words(theirs)} of {size} are in job "
                 f"{shown(other.job)} on {', '.join(other.hosts[:4])}",
-                why="each half waits for the other at a different rendezvous",
-                change="give all nodes the same MASTER_ADDR and MASTER_PORT, or the same --rdzv-endpoint and --rdzv-id",
             )
 
 
@@ -136,13 +113,10 @@ def restarted_alone(facts: JobFacts) -> Iterator[Check]:
         if first is not None and started is not None and started > first + _ANEW_SECONDS:
             late.append(each)
     if late:
-        yield check_of(
-            CheckId.RESTARTED_ALONE,
-            Severity.WRONG,
+        yield said(
+            "restarted_alone",
             late,
             seen=f"{who_in_words(late)} started after other ranks of the job had already communicated",
-            why="it was restarted alone: the others are still in the groups of the process before it",
-            change="restart all ranks; torchrun does so by itself with --max-restarts",
         )
 
 
@@ -172,15 +146,7 @@ def masters(facts: JobFacts) -> Iterator[Check]:
     lost = [each for each in minority(sides) if not each.has_met] if sides else []
     if lost:
         name = "MASTER_PORT" if ports else "MASTER_ADDR"
-        yield check_of(
-            CheckId.MASTERS_DIFFER,
-            Severity.WRONG if ports else Severity.RISKY,
-            lost,
-            seen=in_sides(sides, of=name),
-            why="a rank that looks for rank 0 at another address waits there until it times out"
-            + ("" if ports else "; harmless if these are names of one host"),
-            change=f"set the same {name} for all ranks",
-        )
+        yield said("master_ports" if ports else "master_addresses", lost, seen=in_sides(sides, of=name))
 
 
 def _other_addresses(facts: JobFacts) -> list[tuple[str, list[RankFacts]]]:

@@ -21,11 +21,15 @@ from shared.formats.kernel_lines import read_kernel_frame, read_kernel_line
 from shared.formats.kernel_repeats import KernelRecord
 from shared.formats.logs.timestamps import moment_of
 from shared.isolation import costs_itself
-from shared.missing import Missing, Reason
+from shared.missing import Missing, refused, unreadable
 from shared.redaction.redact import redact
 from shared.wire.kernel_events import KernelEvents
 from shared.wire.snapshot import NodeSnapshot
 
+_UNTIMED = (
+    "its lines have only seconds since boot, so only those that name a process of the job count; `dmesg -T` and "
+    "`journalctl -k` print the time"
+)
 _LOOKED_AT = 100
 _ENOUGH = 0.9
 _MOST_NODES = 10_000
@@ -144,7 +148,8 @@ def _line(line: str) -> KernelLine | None:
         return None
     stamp = _stamp(match["day"])
     at = _of_iso(match["iso"]) if stamp == "" else moment_of(f"{match['year']}-{stamp}", written_at=0.0)
-    return KernelLine(None, at, _number(match["boot"]), match["text"])
+    boot = None if match["boot"] is None else float(match["boot"])
+    return KernelLine(None, at, boot, match["text"])
 
 
 def _without_stamp(line: str) -> str:
@@ -159,10 +164,6 @@ def _of_syslog(match: re.Match[str]) -> KernelLine | None:
     inner = _AFTER_BOOT.match(match["text"])
     boot, text = (None, match["text"]) if inner is None else (float(inner["boot"]), inner["text"])
     return KernelLine(match["host"], at, boot, text, _stamp(match["day"]))
-
-
-def _number(text: str | None) -> float | None:
-    return None if text is None else float(text)
 
 
 def _of_iso(text: str | None) -> float | None:
@@ -207,9 +208,12 @@ def with_kernel_logs(
             records[home].take_line(line.text, at)
             untimed = untimed or at is None
             since[home] = min((each for each in (at, since.get(home)) if each is not None), default=None)
-        missing += [_untimed(text.name)] if untimed else []
+        missing += [unreadable(text.name, _UNTIMED)] if untimed else []
     own = {s.host or "" for s in snapshots if isinstance(s.kernel_events, KernelEvents)}
-    missing += [_not_needed(host) for host in sorted(own & records.keys())]
+    missing += [
+        refused("kernel_events", f"the snapshots of {host} already contain its kernel log")
+        for host in sorted(own & records.keys())
+    ]
     told = {
         host: KernelEvents(since=since.get(host), events=record.events)
         for host, record in records.items()
@@ -237,7 +241,8 @@ def _homes(text: KernelText, nodes: set[str]) -> tuple[dict[str | None, str], li
     named = sorted({line.host for line in text.lines if line.host is not None})[:_MOST_NODES]
     homes: dict[str | None, str] = {host: node for host in named if (node := _node(host, nodes)) is not None}
     strangers = [host for host in named if host not in homes]
-    lost = [_stranger(text.name, strangers)] if strangers and not homes else []
+    whose = f"a kernel log of {', '.join(strangers[:4])}, of which there is no snapshot"
+    lost = [refused(text.name, whose)] if strangers and not homes else []
     home = _in_path(text.name, nodes)
     if home is not None:
         homes[None] = home
@@ -297,27 +302,7 @@ def _time(line: KernelLine, offsets: Mapping[str | None, float]) -> float | None
     return round(line.after_boot + offsets[line.host], 1)
 
 
-def _untimed(name: str) -> Missing:
-    advice = "its lines have only seconds since boot, so only those that name a process of the job count"
-    return Missing(
-        source=name, reason=Reason.UNREADABLE, detail=f"{advice}; `dmesg -T` and `journalctl -k` print the time"
-    )
-
-
-def _stranger(name: str, hosts: Sequence[str]) -> Missing:
-    told = ", ".join(hosts[:4])
-    return Missing(source=name, reason=Reason.REFUSED, detail=f"a kernel log of {told}, of which there is no snapshot")
-
-
 def _nameless(name: str, nodes: Collection[str]) -> Missing:
     why = "its node is unknown: its name should contain the node's, as in dmesg_node01.txt"
     detail = why if nodes else "there is no snapshot of a node it could belong to"
-    return Missing(source=name, reason=Reason.UNREADABLE, detail=f"a kernel log, and {detail}")
-
-
-def _not_needed(host: str) -> Missing:
-    return Missing(
-        source="kernel_events",
-        reason=Reason.REFUSED,
-        detail=f"the snapshots of {host} already contain its kernel log",
-    )
+    return unreadable(name, f"a kernel log, and {detail}")

@@ -17,10 +17,10 @@ from collector.files.long_logs import Shortened
 from collector.files.merge import BareRank, join_logs
 from collector.files.rank_of_file import rank_of_log
 from shared.formats.logs.nccl_calls import find_communicators
-from shared.formats.logs.parse import find_events
+from shared.formats.logs.parse import find_events, may_tell
 from shared.formats.logs.writers import Naming, naming_of
 from shared.isolation import costs_itself
-from shared.missing import Missing, Reason
+from shared.missing import Missing, refused
 from shared.rank_sets import MOST_RANKS
 from shared.redaction.redact import redact_lines
 from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs
@@ -85,11 +85,11 @@ def assign_logs(
             called[text.name] = find_communicators(text.lines, ended=text.ended, whole=text.whole)
     processes = ranks_of_processes(tuple(each for told in called.values() for each in told), None)
     local = _local_ranks(current)
-    naming = naming_of(text.lines for text in current)
+    naming = naming_of((text.lines for text in current), may_tell)
     unowned: list[Logs] = []
     for text in current:
         if clock.left <= 0:
-            left_out.append(Missing(source=text.name, reason=Reason.REFUSED, detail=clock.told))
+            left_out.append(refused(text.name, clock.told))
             continue
         named = rank_of_log(text.name, known)
         owner = named if named is not None else local.get(text.name, _one_process(called[text.name], processes))
@@ -106,7 +106,7 @@ def _last_attempts(texts: list[LogText]) -> tuple[list[LogText], list[Missing]]:
     for match in attempts.values():
         last[match["run"]] = max(last[match["run"]], int(match["attempt"]))
     older = {name for name, match in attempts.items() if int(match["attempt"]) < last[match["run"]]}
-    told = [Missing(source=n, reason=Reason.REFUSED, detail="of an earlier attempt, left out") for n in sorted(older)]
+    told = [refused(n, "of an earlier attempt, left out") for n in sorted(older)]
     return [text for text in texts if text.name not in older], told
 
 

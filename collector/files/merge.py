@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shared.missing import Missing, Reason
+from shared.missing import Missing, Reason, refused
 from shared.wire.log_events import Logs
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Stacks
@@ -159,11 +159,7 @@ def join_logs(logs: Iterable[Logs]) -> Logs:
 
 def _unused(names: Iterable[str], rank: int, used: str | None) -> list[Missing]:
     instead = "the snapshot's own" if used is None else used
-    return [
-        Missing(source=name, reason=Reason.REFUSED, detail=f"of rank {rank}, {instead} is used instead")
-        for name in sorted(names)
-        if name != used
-    ]
+    return [refused(name, f"of rank {rank}, {instead} is used instead") for name in sorted(names) if name != used]
 
 
 def _newest_ns(trace: Trace) -> int:

@@ -14,7 +14,6 @@ The names of files change nothing but those ranks, their order on disk changes n
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -48,7 +47,7 @@ from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING
 from shared.isolation import costs_itself, failures_told
 from shared.json_bounds import TooCostly, check_model_json
-from shared.missing import Missing, Reason
+from shared.missing import Missing, refused, unreadable
 from shared.mistakes import first_mistake
 from shared.value import Value
 from shared.wire.ras import RasNetwork
@@ -135,15 +134,6 @@ class _Reading:
         self._taken: dict[str, Taken] = {}
         self._tools: dict[str, tuple[str, ...]] = {}
         """By file, what printed the stacks in it."""
-        self._parsers: dict[FileKind, Callable[[FoundFile], None]] = {
-            FileKind.SNAPSHOT: self._add_snapshot,
-            FileKind.MANIFEST: self._add_manifest,
-            FileKind.RECORDER: self._add_trace,
-            FileKind.PYSPY_JSON: self._add_stacks,
-            FileKind.RAS: self._add_ras,
-            FileKind.KERNEL: self._add_kernel_log,
-            FileKind.LOG: self._add_log,
-        }
 
     def add(self, found: FoundFile | Missing) -> None:
         """Step 1 for one file."""
@@ -152,28 +142,39 @@ class _Reading:
             self._missing.append(found)
             return
         if self._clock.left <= 0:
-            self._missing.append(Missing(source=found.name, reason=Reason.REFUSED, detail=self._clock.told))
+            self._missing.append(refused(found.name, self._clock.told))
             return
-        parse = self._parsers.get(found.kind)
         try:
-            if parse is not None:
-                self._parse(parse, found)
+            if found.kind in _UNUSED:
+                self._missing.append(unreadable(found.name, _UNUSED[found.kind]))
+            elif found.kind is not FileKind.DIAGNOSIS:
+                self._read(found)
                 self._taken[found.name] = Taken.of(found, self._tools.get(found.name, ()))
-            elif found.kind is FileKind.EMPTY:
-                self._taken[found.name] = Taken.of(found)
-                if rank_of_dump(found.name) is not None and not found.name.endswith(_OF_TEXT):
-                    self._missing.append(Missing(source=found.name, reason=Reason.UNREADABLE, detail=_EMPTY))
-            elif found.kind in _UNUSED:
-                reason, detail = _UNUSED[found.kind]
-                self._missing.append(Missing(source=found.name, reason=reason, detail=detail))
         except (FileTooLarge, TooCostly) as error:
-            self._missing.append(Missing(source=found.name, reason=Reason.REFUSED, detail=str(error)))
+            self._missing.append(refused(found.name, str(error)))
         except UnhangError as error:
-            self._missing.append(Missing(source=found.name, reason=Reason.UNREADABLE, detail=str(error)))
+            self._missing.append(unreadable(found.name, str(error)))
 
-    @costs_itself(lambda *_: None, part=lambda _, __, found: found.name, passing=(UnhangError,))
-    def _parse(self, parse: Callable[[FoundFile], None], found: FoundFile) -> None:
-        parse(found)
+    @costs_itself(lambda *_: None, part=lambda _, found: found.name, passing=(UnhangError,))
+    def _read(self, found: FoundFile) -> None:
+        match found.kind:
+            case FileKind.SNAPSHOT:
+                self._add_snapshot(found)
+            case FileKind.MANIFEST:
+                self._add_manifest(found)
+            case FileKind.RECORDER:
+                self._written_ns[found.name] = found.written_ns
+                self._dumps.add(found.name, found.data)
+            case FileKind.PYSPY_JSON:
+                self._stacks.add_json(found.name, found.data)
+            case FileKind.RAS:
+                self._add_ras(found)
+            case FileKind.KERNEL:
+                self._add_kernel_log(found)
+            case FileKind.LOG:
+                self._add_log(found)
+            case FileKind.EMPTY if rank_of_dump(found.name) is not None and not found.name.endswith(_OF_TEXT):
+                self._missing.append(unreadable(found.name, _EMPTY))
 
     def finish(self) -> Recorded:
         """Steps 2 to 4."""
@@ -209,7 +210,7 @@ class _Reading:
         for name, trace in self._dumps.results():
             rank = rank_of_dump(name)
             if not isinstance(trace, Trace):
-                self._missing.append(Missing(source=name, reason=Reason.UNREADABLE, detail=trace))
+                self._missing.append(unreadable(name, trace))
             elif rank is None:
                 self._unnamed(name, "its name should end with the rank, as in nccl_trace_rank_3")
             else:
@@ -224,7 +225,7 @@ class _Reading:
         return bares
 
     def _unnamed(self, name: str, advice: str) -> None:
-        self._missing.append(Missing(source=name, reason=Reason.UNREADABLE, detail=f"its rank is unknown: {advice}"))
+        self._missing.append(unreadable(name, f"its rank is unknown: {advice}"))
 
     def _add_snapshot(self, found: FoundFile) -> None:
         for look in _looks(found.data):
@@ -238,13 +239,6 @@ class _Reading:
         if manifest.unhang_bundle > BUNDLE_VERSION:
             raise UnreadableDump(f"a bundle of version {manifest.unhang_bundle}, newer than {BUNDLE_VERSION}")
         self._manifests.append(manifest)
-
-    def _add_trace(self, found: FoundFile) -> None:
-        self._written_ns[found.name] = found.written_ns
-        self._dumps.add(found.name, found.data)
-
-    def _add_stacks(self, found: FoundFile) -> None:
-        self._stacks.add_json(found.name, found.data)
 
     def _add_ras(self, found: FoundFile) -> None:
         report, key = parse_ras(found.data), hashlib.sha256(found.data).digest()
@@ -286,8 +280,8 @@ class _Reading:
 _OF_TEXT = (".log", ".txt", ".out", ".err")
 _EMPTY = "the file is empty: its rank ended, or had no room, before its record was written"
 _UNUSED = {
-    FileKind.UNKNOWN_JSON: (Reason.UNREADABLE, "JSON of an unknown kind"),
-    FileKind.BINARY: (Reason.UNREADABLE, "a binary file of an unknown kind"),
+    FileKind.UNKNOWN_JSON: "JSON of an unknown kind",
+    FileKind.BINARY: "a binary file of an unknown kind",
 }
 """Kinds that are reported as missing. Finished diagnoses are skipped silently."""
 
@@ -318,5 +312,5 @@ def _after_report(data: bytes) -> bytes:
 def _cut(missing: list[Missing]) -> tuple[Missing, ...]:
     if len(missing) <= _MOST_MISSING:
         return tuple(missing)
-    more = Missing(source="files", reason=Reason.UNREADABLE, detail=f"and {len(missing) - _MOST_MISSING} more")
+    more = unreadable("files", f"and {len(missing) - _MOST_MISSING} more")
     return (*missing[:_MOST_MISSING], more)

@@ -22,13 +22,14 @@ from collector.files.long_logs import Shortened, shorten
 from collector.files.sniff import FileKind, kind_of
 from collector.files.tar_members import BrokenTar, members_of
 from shared.errors import NotFound
-from shared.missing import Missing, Reason
+from shared.missing import Missing, Reason, refused, unreadable
 from shared.value import whole
 
 _HEAD = 65_536
 _PIECE = 1024 * 1024
 _LARGEST_TABLE = 8 * 1024 * 1024
 """Of a zip's table of contents, which is read at once: each entry becomes ten times its bytes."""
+_LONGEST_WHY = 300
 _LISTED = 4
 """Of one directory so many times as many entries as files are read: they are sorted first."""
 _BROKEN_ZIP = (zipfile.BadZipFile, EOFError, zlib.error, struct.error, ValueError, LookupError, NotImplementedError)
@@ -96,13 +97,13 @@ class _Reader:
         for path in paths:
             if self._files_left <= 0 or self._bytes_left <= 0:
                 name = path.source if isinstance(path, Missing) else self._name(path)
-                yield _refused(name, "nothing was read from here on: there are too many files, or they are too large")
+                yield refused(name, "nothing was read from here on: there are too many files, or they are too large")
                 return
             self._files_left -= 1
             if isinstance(path, Missing):
                 yield path
             elif self._clock.left <= 0:
-                yield _refused(self._name(path), self._clock.told)
+                yield refused(self._name(path), self._clock.told)
             else:
                 yield from self._open(path)
 
@@ -111,7 +112,7 @@ class _Reader:
 
     def _walk(self, directory: Path, depth: int) -> Iterator[Path | Missing]:
         if depth > self._bounds.deepest:
-            yield _refused(self._name(directory), "directories are nested too deeply")
+            yield refused(self._name(directory), "directories are nested too deeply")
             return
         try:
             with os.scandir(directory) as entries:
@@ -136,7 +137,7 @@ class _Reader:
         except (OSError, RuntimeError):
             inside = False
         if not inside:
-            yield _refused(self._name(path), "a symbolic link out of the directory is not followed")
+            yield refused(self._name(path), "a symbolic link out of the directory is not followed")
 
     def _open(self, path: Path) -> Iterator[FoundFile | Missing]:
         name = self._name(path)
@@ -144,7 +145,7 @@ class _Reader:
             with open(path, "rb", opener=_open_regular) as opened:
                 yield from self._contents(name, opened)
         except FileTooLarge as error:
-            yield _refused(name, str(error))
+            yield refused(name, str(error))
         except OSError as error:
             yield _failed(name, error)
 
@@ -162,7 +163,7 @@ class _Reader:
         elif kind in (FileKind.LOG, FileKind.KERNEL):
             yield replace(self._log(name, opened, kind, size=size), written_ns=_written_ns(opened))
         elif size > self._bounds.most_bytes:  # it may be one large hole, which takes as long to read
-            yield _refused(name, f"it is larger than {self._bounds.most_bytes} bytes")
+            yield refused(name, f"it is larger than {self._bounds.most_bytes} bytes")
         else:
             yield FoundFile(name, self._whole(opened), kind, _written_ns(opened))
 
@@ -224,9 +225,9 @@ class _Reader:
                         found = replace(found, written_ns=member.written_ns)
                     yield found
                 elif not member.is_directory:
-                    yield _refused(f"{name}!{member.name}", "only plain files of an archive are read")
+                    yield refused(f"{name}!{member.name}", "only plain files of an archive are read")
         except (BrokenTar, EOFError, zlib.error) as error:
-            yield _unreadable(name, f"the archive is broken or cut off: {error}")
+            yield unreadable(name, f"the archive is broken or cut off: {error}"[:_LONGEST_WHY])
 
     def _count_file(self) -> None:
         self._files_left -= 1
@@ -242,16 +243,16 @@ class _Reader:
                     if not member.is_dir():
                         yield self._zip_member(f"{name}!{member.filename}", archive, member)
         except _BROKEN_ZIP as error:
-            yield _unreadable(name, f"the archive is broken or cut off: {error}")
+            yield unreadable(name, f"the archive is broken or cut off: {error}"[:_LONGEST_WHY])
 
     def _zip_member(self, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> FoundFile | Missing:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            return _unreadable(name, "it is compressed in a way that is not read; unpack it")
+            return unreadable(name, "it is compressed in a way that is not read; unpack it")
         try:
             with archive.open(member) as extracted:
                 return self._member(name, extracted)
         except RuntimeError as error:  # encrypted; RecursionError and NotImplementedError are of this kind, too
-            return _unreadable(name, str(error))
+            return unreadable(name, str(error)[:_LONGEST_WHY])
 
     def _member(self, name: str, opened: Readable) -> FoundFile | Missing:
         """Return what came out of an archive; a compressed file within is inflated, an archive within is not read."""
@@ -262,7 +263,7 @@ class _Reader:
         except OutOfTime:
             raise
         except FileTooLarge as error:
-            return _refused(name, str(error))
+            return refused(name, str(error))
         return _member(name, data)
 
     def _inflated(self, name: str, opened: BinaryIO) -> FoundFile | Missing:
@@ -275,7 +276,7 @@ class _Reader:
                 return self._log(name, inflated, kind)
             return _member(name, self._whole(inflated))
         except (EOFError, zlib.error) as error:
-            return _unreadable(name, f"the compression is corrupt or cut off: {error}")
+            return unreadable(name, f"the compression is corrupt or cut off: {error}"[:_LONGEST_WHY])
 
 
 class _Part:
@@ -297,7 +298,7 @@ class _Part:
 def _member(name: str, data: bytes) -> FoundFile | Missing:
     kind = kind_of(data)
     if kind in (FileKind.GZIP, FileKind.TAR, FileKind.ZIP):
-        return _refused(name, "an archive inside of an archive is not read; unpack it")
+        return refused(name, "an archive inside of an archive is not read; unpack it")
     return FoundFile(name, data, kind)
 
 
@@ -312,14 +313,6 @@ def _open_regular(path: str, flags: int) -> int:
         os.close(descriptor)
         raise FileTooLarge("it is no plain file: a FIFO, socket or device is not read")
     return descriptor
-
-
-def _refused(name: str, why: str) -> Missing:
-    return Missing(source=name, reason=Reason.REFUSED, detail=why)
-
-
-def _unreadable(name: str, why: str) -> Missing:
-    return Missing(source=name, reason=Reason.UNREADABLE, detail=why[:300])
 
 
 def _failed(name: str, error: OSError) -> Missing:

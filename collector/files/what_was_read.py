@@ -42,6 +42,7 @@ _WHY = {
     EventKind.INTERFACE: "which network NCCL chose is no fault by itself",
     EventKind.VERSION: "a version of NCCL is no fault by itself",
     EventKind.SAYS_WAIT: "that somebody waited long shows neither for whom nor whether in vain",
+    EventKind.SAYS_ERROR: "an error of a kind that is not known shows neither who waits nor for whom",
     EventKind.SIGNAL: "that a process was ended does not show why",
     EventKind.RENDEZVOUS: "that ranks were waited for does not show which of them did not come",
 }

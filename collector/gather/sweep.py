@@ -91,6 +91,7 @@ async def gather(
     doubtful = watched.doubtful(agents)
     asking = AgentQueries(question, _as_fanout(client), progress, earlier or {}, nodes_of, doubtful)
     asking.learnt = {"usual_pause_seconds": watched.usual_pause, "faulty_hosts": watched.faulty_hosts}
+    asking.found_hung = watched.found_hung
     return await SweepPlan(question, asking, progress, watched).gather(agents)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from collector.align.expected import FoundHung
 from collector.align.marks.agent_marks import Reported
 from collector.hostlists import AgentAddress
 
@@ -28,6 +29,8 @@ class WatchedAgents:
     """How long jobs of this name usually pause, in seconds, as was learnt; None: nothing was."""
     faulty_hosts: tuple[str, ...] = ()
     """Nodes at fault again and again for causes that hardware can have."""
+    found_hung: FoundHung | None = None
+    """What the job was found hung with before ranks of it exited."""
 
     def doubtful(self, agents: Sequence[AgentAddress]) -> frozenset[str]:
         """Return the URLs of agents that have fallen silent; none where it is not usual to register."""

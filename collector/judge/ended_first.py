@@ -9,6 +9,7 @@
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,9 @@ from collector.judge.certainty import Support
 from collector.judge.logs.own_failures import is_own_failure
 from collector.judge.report.evidence import last_issued
 from shared.answer.words import Cause
-from shared.endings import asked_to_end
+from shared.endings import asked_to_end, in_words
+from shared.plural import counted
+from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.snapshot import Exited
 from shared.wire.trace import LastIssued
@@ -27,6 +30,8 @@ from shared.wire.trace import LastIssued
 _SIGABRT, _SIGKILL = 6, 9
 _CRASHES = frozenset({4, 7, 8, 11})
 """SIGILL, SIGBUS, SIGFPE, SIGSEGV, which nobody sends: the process itself is at fault."""
+_MOST_WAYS = 6
+"""Ways to end that are told: of a thousand ranks nearly all end alike."""
 _FAILURES = frozenset({EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY, EventKind.DEVICE_ERROR})
 
 
@@ -173,3 +178,17 @@ def stood_seconds(ended: Iterable[Exited]) -> float | None:
 def was_in(mark: LastIssued) -> bool:
     """Was it in the operation still? Where completions are not told, nobody knows."""
     return mark.sequence is not None and mark.completed is not None and mark.completed < mark.sequence
+
+
+def how_they_ended(ended: Mapping[int, Exited]) -> str:
+    """Say how each rank ended; those that ended alike are told together."""
+    how: dict[str, list[int]] = defaultdict(list)
+    for rank, exited in ended.items():
+        how[in_words(exited)].append(rank)
+    said = [_of_ranks(ranks, words) for words, ranks in how.items()]
+    more = [f"and {counted(len(said) - _MOST_WAYS, 'other way')}"] if len(said) > _MOST_WAYS else []
+    return "; ".join([*said[:_MOST_WAYS], *more])
+
+
+def _of_ranks(ranks: Sequence[int], words: str) -> str:
+    return f"{ranks_in_words(ranks)} {words if len(ranks) == 1 else words.replace('was ', 'were ', 1)}"

@@ -3,6 +3,7 @@
 1. Every rank is known to have exited with code 0: it finished. Where nobody saw how some ended, and no other ended
    badly, that is said, and no more.
 2. Else it died: who ended first, and why, is read from how all of them ended (`ended_first.py`). Nobody waits in it.
+   Where nobody did, and it was found hung before, it is that (`found_before.py`).
 3. What each rank did last survives it in its agent. It accuses nobody: a rank may have gone on after that was read.
 """
 
@@ -14,8 +15,9 @@ from collector.align.observations import Observations
 from collector.align.roster import RankView
 from collector.align.thresholds import ENDED_WAITING_SECONDS
 from collector.judge.certainty import Support, how_sure
-from collector.judge.ended_first import Endings, endings_of, stood_seconds, was_in
+from collector.judge.ended_first import Endings, endings_of, how_they_ended, stood_seconds, was_in
 from collector.judge.fault import Fault
+from collector.judge.found_before import fault_before
 from collector.judge.logs.vote import line_of
 from collector.judge.report.actions import action_for
 from collector.judge.report.evidence import exit_evidence, last_issued
@@ -26,7 +28,7 @@ from shared.answer.diagnosis import Evidence, Finding, GroupRef, NextStep, Proce
 from shared.answer.words import Cause, Kind, Verdict
 from shared.endings import JobEnd, end_of, ended_well, in_words
 from shared.isolation import costs_itself
-from shared.plural import counted, ranks_with
+from shared.plural import ranks_with
 from shared.rank_sets import fold, ranks_in_words
 from shared.shell_commands import listed
 from shared.wire.snapshot import Exited
@@ -34,8 +36,6 @@ from shared.wire.trace import LastIssued
 
 _MOST_GROUPS = 8
 _MOST_RANKS = 16
-_MOST_WAYS = 6
-"""Ways to end that are told: of a thousand ranks nearly all end alike."""
 _LONGEST_LINE = 200
 _WHEN = "when last seen, "
 _CAVEAT = "what each rank did last was read from its memory by its agent's last beat: it may have gone on after that"
@@ -52,7 +52,9 @@ def ended_job(observations: Observations) -> Interpretation:
         return Interpretation(Verdict.NOT_HUNG, f"it has finished: {how_they_ended(endings.of)}", state="finished")
     if end is JobEnd.ENDED:
         return Interpretation(Verdict.CANNOT_TELL, _half_seen(endings.of), state="ended")
-    return Interpretation(Verdict.DIED, "", findings=(_finding(endings, observations),))  # 2
+    hung = fault_before(observations)
+    found = _finding(endings, observations) if hung is None else _hung(hung, endings, observations)
+    return Interpretation(Verdict.DIED, "", findings=(found,))  # 2
 
 
 def _finding(endings: Endings, observations: Observations) -> Finding:
@@ -84,6 +86,17 @@ def _finding(endings: Endings, observations: Observations) -> Finding:
             "next_steps": steps,
         }
     )
+
+
+def _hung(fault: Fault, endings: Endings, observations: Observations) -> Finding:
+    """What it hung with, of which nobody is a victim any more."""
+    ended, hung = endings.of, observations.found_hung
+    processes = (_ending(observations.roster.ranks[rank], ended[rank]) for rank in list(ended)[:_MOST_RANKS])
+    evidence: tuple[Evidence, ...] = (*fault.evidence, *_last_seen(ended), *processes)
+    where = None if hung is None else hung.findings[0].where
+    rest = fold(rank for rank in ended if rank not in fault.culprits)
+    since = {"victims": "", "ended": rest or fold(ended), "where": where}
+    return finding_of(fault, observations, evidence=evidence).model_copy(update=since)
 
 
 def _half_seen(ended: Mapping[int, Exited]) -> str:
@@ -131,20 +144,6 @@ def _said_of_ends(endings: Endings) -> Iterable[str]:
         yield f"{how_they_ended(cancelled)}, as launchers do with the rest"
     if left:
         yield how_they_ended(left)
-
-
-def how_they_ended(ended: Mapping[int, Exited]) -> str:
-    """Say how each rank ended; those that ended alike are told together."""
-    how: dict[str, list[int]] = defaultdict(list)
-    for rank, exited in ended.items():
-        how[in_words(exited)].append(rank)
-    said = [_of_ranks(ranks, words) for words, ranks in how.items()]
-    more = [f"and {counted(len(said) - _MOST_WAYS, 'other way')}"] if len(said) > _MOST_WAYS else []
-    return "; ".join([*said[:_MOST_WAYS], *more])
-
-
-def _of_ranks(ranks: Sequence[int], words: str) -> str:
-    return f"{ranks_in_words(ranks)} {words if len(ranks) == 1 else words.replace('was ', 'were ', 1)}"
 
 
 def _ending(view: RankView, exited: Exited) -> ProcessEvidence:

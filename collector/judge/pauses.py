@@ -3,7 +3,8 @@
 Of a live job, in this order:
 
 1. Who waits for work is idle, or cut off: nobody can tell. Nor of who waits for a process outside the job, for as
-   long as who works may take. Who runs another rank's call goes on.
+   long as who works may take, nor of ranks that all wait for devices on which nothing is in flight on record: these may
+   compute, or replay a CUDA graph, which the GPUs alone tell. Who runs another rank's call goes on.
 2. What cannot pass, such as an exit or calls that do not match, needs no time.
 3. Who demonstrably works (`align/work/`) holds the others up, once that is longer than the job usually pauses; it is
    called hung much later, and never for certain (`slow/held_up.py`). So is who moves, though with what is not seen.
@@ -20,9 +21,10 @@ from collector.align.roster import HELD, Presence
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.work.values import Work
 from collector.judge.by_stacks import may_be_slow
-from collector.judge.certainty import is_suspicion
+from collector.judge.certainty import Support, how_sure, is_suspicion
 from collector.judge.fault import NEVER_PASSES, Fault
 from collector.judge.hardware.descriptors import under_way
+from collector.judge.hardware.odd_parts import spin
 from collector.judge.moment_of_dumps import doubt_of_files
 from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
@@ -30,7 +32,7 @@ from collector.judge.report.summaries import summary_of
 from collector.judge.slow.held_up import HungFrom, at_work, awaited_strangers, held_up, when_due
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
-from shared.plural import ranks_with
+from shared.plural import either, ranks_with
 from shared.wire.snapshot import RankSnapshot
 from shared.wire.stacks import Stacks
 
@@ -48,8 +50,8 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     suspects = _suspects(fault, observations)
     stall = _stall(fault, observations)
     elsewhere = _idle_or_called(fault, suspects, stall, observations)
-    if elsewhere is not None:
-        return elsewhere  # 1
+    if elsewhere is not None or _devices_alone(fault, observations):
+        return elsewhere or Interpretation(Verdict.CANNOT_TELL, _devices_in_words(fault.victims))  # 1
     phase = None if _cannot_pass(fault, observations) else phase_at_work(suspects, observations)
     due = when_due(fault, observations, phase)
     strangers = awaited_strangers(fault, observations)
@@ -96,6 +98,20 @@ def _idle_or_called(
         work = f"{ranks_with(outside, 'is', 'are')} at work in a remote procedure call"
         return Interpretation(Verdict.NOT_HUNG, work, state="running")
     return None
+
+
+def _devices_alone(fault: Fault, observations: Observations) -> bool:
+    by_stacks = fault.kind is Kind.STUCK_TOGETHER and fault.certainty == how_sure(fault.kind, Support.STACKS)
+    return (
+        by_stacks
+        and all(map(observations.awaits_device_alone, fault.victims))
+        and not all(spin(observations.gpus_of(rank)) for rank in fault.victims)
+    )
+
+
+def _devices_in_words(ranks: Sequence[int]) -> str:
+    where = f"{ranks_with(ranks, 'waits', 'wait')} for {either(ranks, 'its device', 'their devices')}"
+    return f"{where}, and nothing is in flight on record: devices may be at work, or replay a CUDA graph"
 
 
 def _needed(fault: Fault, suspects: tuple[int, ...], phase: Phase | None, observations: Observations) -> float:

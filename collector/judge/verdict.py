@@ -29,7 +29,7 @@ F. Culprits that are seen go before those on silent nodes, unless more than sile
    waits for the rank that holds it.
 G. A fault that may be a pause of a healthy job (`pauses`; `moment_of_dumps`, of files) waits for more looks; one that
    is due does not wait for it. Who demonstrably works holds the others up, and hangs nowhere as far as anybody can
-   tell.
+   tell. What was found to be a hang before ranks of it gave up and exited still is (`found_before.py`).
 H. Certainty is lowered where a guess is part of it. Nodes and descriptors then add causes and evidence; they blame
    nobody.
 """
@@ -62,8 +62,10 @@ from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
 from collector.judge.certainty import Support, less_sure, tempered
-from collector.judge.ended_job import ended_job, how_they_ended
+from collector.judge.ended_first import how_they_ended
+from collector.judge.ended_job import ended_job
 from collector.judge.fault import Fault
+from collector.judge.found_before import still_hung
 from collector.judge.hardware.descriptors import with_descriptors
 from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
 from collector.judge.hardware.refine_faults import with_nodes
@@ -181,7 +183,7 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     activities = ByRank(spread_native(activities_of(roster.present()), roster.ranks), lambda _: NOT_SEEN)  # 8
     motion = motion_of(roster, activities)  # 2
     edges = find_edges(groups, roster, traces, activities)  # 5
-    earlier = (expected.usual_pause_seconds, frozenset(expected.faulty_hosts))
+    earlier = (expected.usual_pause_seconds, frozenset(expected.faulty_hosts), expected.found_hung)
     return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster), *earlier)
 
 
@@ -199,11 +201,13 @@ def _read(observations: Observations, logged: ByLogs) -> Interpretation:
     by_stacks = [] if faults else faults_by_stacks(observations)
     seen = of_looked_at(by_stacks, observations)
     faults = faults or weighed(logged.faults, with_counts(seen, observations), observations)  # D
-    if not faults:  # E
+    hung = still_hung(faults, observations)
+    if not faults and hung is None:  # E
         elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)
         return _quiet(observations) if elsewhere is None else _unseen(elsewhere, observations)
-    faults = [with_holders(fault, observations) for fault in beside_the_seen(faults, observations)]  # F
-    doubts = [doubt_of_pause(fault, observations) for fault in faults]  # G
+    faults = beside_the_seen(faults if hung is None else [hung], observations)  # F
+    faults = [with_holders(fault, observations) for fault in faults]
+    doubts = [None if hung else doubt_of_pause(fault, observations) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_next, default=None)
     if first is not None and not due:

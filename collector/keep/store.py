@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from sqlalchemy import Connection, delete, func, insert, select
 from sqlalchemy.engine import RowMapping
 
-from collector.align.expected import Expected
+from collector.align.expected import Expected, FoundHung
 from collector.gather.answers import read_kept
 from collector.gather.failures import NoAnswer
 from collector.keep.database import Database, StoreTrouble, create_private, first_line
@@ -166,6 +166,14 @@ class Store:
         with self._database.read() as connection:
             row = _one(connection, id)
         return _unpack(row["body"], Diagnosis)
+
+    def found_hung(self, job: str) -> FoundHung | None:
+        """Return what a job was found hung with, where that is the last that was found of it while it ran."""
+        alive = select(diagnoses.c.verdict, diagnoses.c.body).where(diagnoses.c.verdict != Verdict.DIED.value)
+        with self._database.read() as connection:
+            newest = alive.where(diagnoses.c.job_key == job_key(job)).order_by(diagnoses.c.id.desc()).limit(1)
+            row = connection.execute(newest).one_or_none()
+        return None if row is None or row.verdict != Verdict.HUNG.value else _unpack(row.body, FoundHung)
 
     def is_seen_by(self, id: str, access: Access) -> bool:
         """Is there such a diagnosis, and may its job be known to the caller?"""

@@ -14,7 +14,7 @@ from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.align.roster import RankView
 from collector.show.text.printable import printable
-from collector.show.views import View, gaps_of
+from collector.show.views import View, in_common
 from shared.wire.snapshot import NodeSnapshot
 from shared.wire.trace import Record, State, Trace
 
@@ -43,9 +43,7 @@ def view_timeline(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Time
     ]
     began = min((at - ahead for _, trace, ahead in traces for at in trace.created_ns if at), default=0)
     return TimelineView(
-        job=expected.job,
-        unanswered=expected.unanswered,
-        gaps=gaps_of(snapshots, "recorder"),
+        **in_common(snapshots, expected, "recorder"),
         events=tuple(event for view, trace, ahead in traces for event in _rank(view, trace, began + ahead)),
     )
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from shared.answer.checks import Check
 from shared.answer.diagnosis import Contract, StackClass
 from shared.formats.logs.writers import rank_of_line
 from shared.missing import Missing
-from shared.rank_sets import FoldedRanks, fold, unfold
+from shared.rank_sets import FoldedRanks, fold
 from shared.wire.log_events import LogEvent, Logs
 from shared.wire.setup import Setup
 from shared.wire.snapshot import Fds, NodeSnapshot, RankSnapshot
@@ -42,14 +42,6 @@ class View(Contract):
     gaps: tuple[RankGap, ...] = Field(default=(), description="Ranks that did not give it, and why.")
 
 
-class StackRoot(NamedTuple):
-    """All prefix trees as one, whose root holds all ranks and is no frame."""
-
-    place: None
-    ranks: str
-    children: tuple[StackNode, ...]
-
-
 class TreeView(View):
     """Stacks merged into prefix trees: of each rank the thread that trains, which is usually the main one."""
 
@@ -57,12 +49,6 @@ class TreeView(View):
     others: tuple[OtherStacks, ...] = Field(
         default=(), description="Other threads and child processes. A survey of a large job has no children."
     )
-
-    @property
-    def root(self) -> StackRoot:
-        """The trees as one."""
-        ranks = fold(rank for node in self.tree for rank in unfold(node.ranks))
-        return StackRoot(None, ranks, self.tree)
 
 
 class ClassesView(View):
@@ -152,9 +138,7 @@ def _is_native(rank: RankSnapshot) -> bool:
 def view_tree(snapshots: Sequence[NodeSnapshot], expected: Expected) -> TreeView:
     """Merge the stacks of all ranks."""
     return TreeView(
-        job=expected.job,
-        unanswered=expected.unanswered,
-        gaps=gaps_of(snapshots, "stacks"),
+        **in_common(snapshots, expected, "stacks"),
         tree=merge_tree(snapshots),
         others=other_stacks(snapshots),
     )
@@ -163,9 +147,7 @@ def view_tree(snapshots: Sequence[NodeSnapshot], expected: Expected) -> TreeView
 def view_classes(snapshots: Sequence[NodeSnapshot], expected: Expected) -> ClassesView:
     """Group the ranks by their stacks."""
     return ClassesView(
-        job=expected.job,
-        unanswered=expected.unanswered,
-        gaps=gaps_of(snapshots, "stacks"),
+        **in_common(snapshots, expected, "stacks"),
         classes=stack_classes(snapshots),
     )
 
@@ -176,9 +158,7 @@ def view_sequences(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Seq
     groups = line_up(roster)
     traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     return SequencesView(
-        job=expected.job,
-        unanswered=expected.unanswered,
-        gaps=gaps_of(snapshots, "recorder"),
+        **in_common(snapshots, expected, "recorder"),
         groups=group_tables(groups, roster, {each.group.ref: each.sequence for each in disputes_of(groups, traces)}),
     )
 
@@ -187,9 +167,7 @@ def view_checks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Checks
     """Check how the job was started."""
     looks = (rank for snapshot in snapshots for rank in snapshot.ranks)
     return ChecksView(
-        job=expected.job,
-        unanswered=expected.unanswered,
-        gaps=gaps_of(snapshots, "setup"),
+        **in_common(snapshots, expected, "setup"),
         looked_at=fold(look.identity.rank for look in looks if isinstance(look.setup, Setup)),
         checks=check_job(snapshots, expected),
     )
@@ -202,7 +180,7 @@ def view_fds(snapshots: Sequence[NodeSnapshot], expected: Expected) -> FdsView:
         for host, rank in _last_looks(snapshots)
         if isinstance(rank.fds, Fds)
     )
-    return FdsView(job=expected.job, unanswered=expected.unanswered, gaps=gaps_of(snapshots, "fds"), ranks=ranks)
+    return FdsView(**in_common(snapshots, expected, "fds"), ranks=ranks)
 
 
 def view_logs(snapshots: Sequence[NodeSnapshot], expected: Expected, *, lines: int) -> LogsView:
@@ -213,9 +191,7 @@ def view_logs(snapshots: Sequence[NodeSnapshot], expected: Expected, *, lines: i
     every: list[tuple[str | None, int | None, Logs]] = [*owned, *unowned]
     events = {(host, e.path, e.number, e.rank, e.text): e for host, _, logs in every for e in logs.events}
     return LogsView(
-        job=expected.job,
-        unanswered=expected.unanswered,
-        gaps=gaps_of(snapshots, "logs"),
+        **in_common(snapshots, expected, "logs"),
         lines=tuple(_log_lines(every, lines)),
         events=tuple(events.values()),
     )
@@ -252,11 +228,12 @@ def _last_looks(snapshots: Iterable[NodeSnapshot]) -> Iterator[tuple[str | None,
     return iter(last[key] for key in sorted(last, key=lambda key: (key[0], key[1] or "", key[2] or 0)))
 
 
-def gaps_of(snapshots: Iterable[NodeSnapshot], source: str) -> tuple[RankGap, ...]:
-    """Return the ranks whose last look has nothing of `source`, and why."""
+def in_common(snapshots: Iterable[NodeSnapshot], expected: Expected, source: str) -> dict[str, Any]:
+    """Return the fields that all views have: the job, who is silent, and whose last look has nothing of `source`."""
     looks = ((host, look, getattr(look, source)) for host, look in _last_looks(snapshots))
-    return tuple(
+    gaps = tuple(
         RankGap(rank=look.identity.rank, host=host, missing=given)
         for host, look, given in looks
         if isinstance(given, Missing)
     )
+    return {"job": expected.job, "unanswered": expected.unanswered, "gaps": gaps}

@@ -1,9 +1,10 @@
 """Makes a release, and tries what it made: `make release`.
 
 1. The tree is clean, and the change log has its version with a date.
-2. The source distribution, the wheel and `unhang.pyz` are built from what is committed, the bill of materials from the
+2. The tests marked `release` pass: the zipapp on each Python, the image's steps, the lowest versions of libraries.
+3. The source distribution, the wheel and `unhang.pyz` are built from what is committed, the bill of materials from the
    lists with hashes, and `SHA256SUMS` of all.
-3. Each is tried in an empty environment, as its reader would install it (`tried.py`).
+4. Each is tried in an empty environment, as its reader would install it (`tried.py`).
 
 Nothing is published: what lies in dist/ then is what was tried.
 """
@@ -34,6 +35,8 @@ def main() -> None:
         version = run(sys.executable, "-c", "import shared; print(shared.VERSION)", folder=REPOSITORY).strip()
         if not chosen.rehearse:
             check_ready(version)
+        print("running the tests that a release needs", flush=True)
+        run(sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "release", "tests/system", folder=REPOSITORY)
         with tempfile.TemporaryDirectory(prefix="unhang-release-") as folder:
             files = build(Path(folder), version)
             write_sums(files)

@@ -34,6 +34,12 @@ class EventKind(StrEnum):
     GIL = "gil"
     SAYS_WAIT = "says_wait"
     """Somebody says in words of his own how long he has waited: told, and nobody is accused by it."""
+    SAYS_ERROR = "says_error"
+    """An error of a kind that is not known, in a log in which nothing else is: told, and nobody is accused by it."""
+
+
+VOICES = frozenset({EventKind.SAYS_WAIT, EventKind.SAYS_ERROR})
+"""What is told beside a verdict, and never counts for one."""
 
 
 class LogEvent(Value):

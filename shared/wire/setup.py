@@ -47,3 +47,8 @@ class Setup(Value):
         default=None,
         description="The process that listens on MASTER_PORT, on rank 0's node only. None: none does, or not known.",
     )
+
+
+def is_yes(value: str | None) -> bool:
+    """Does PyTorch take a variable's value for yes? See getCvarBool in torch/csrc/distributed/c10d/Utils.hpp."""
+    return (value or "").lower() in ("1", "y", "yes", "t", "true")

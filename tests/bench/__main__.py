@@ -4,13 +4,12 @@ import os
 import platform
 import sys
 
-from tests.bench import accuracy, cluster, from_disk, long_logs, memory, one_box, overhead, preflight, snapshot, verdict
+from tests.bench import accuracy, cluster, from_disk, long_logs, memory, one_box, preflight, snapshot, verdict
 
 _BENCHMARKS = (
     ("snapshots", snapshot.measure),
     ("records and marks from memory", memory.measure),
     ("verdict on one box", one_box.measure),
-    ("overhead", overhead.measure),
     ("dumps on disk", from_disk.measure),
     ("long logs", long_logs.measure),
     ("the pure verdict", verdict.measure),

@@ -112,7 +112,7 @@ def _run(answer: Diagnosis) -> Iterator[Complaint]:
             yield Complaint("shows nothing", step, shown.output.splitlines()[0])
 
 
-def measure(cases: Sequence[Case], *, show: bool = True) -> Counter[str]:
+def measure(cases: Sequence[Case]) -> Counter[str]:
     """Count what is absurd, by rule, and print it."""
     count, steps, touched, marks = Counter[str](), 0, set(), Counter[Mark]()
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
@@ -121,8 +121,7 @@ def measure(cases: Sequence[Case], *, show: bool = True) -> Counter[str]:
             for each in found:
                 count[each.rule] += 1
                 touched.add(case.name)
-                if show:
-                    print(f"{case.name}: {each}")
+                print(f"{case.name}: {each}")
             if answer is not None and case.truth is not None:
                 marks[_marked(case.name, answer, case.truth)] += 1
     if not _are_good(marks):

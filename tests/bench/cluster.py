@@ -96,7 +96,6 @@ def diagnose_often(
     *,
     moving: bool = False,
     faulty: bool = False,
-    gzip: bool = True,
     tls: bool = False,
     watched: bool = False,
 ) -> Measured:
@@ -105,7 +104,7 @@ def diagnose_often(
     `watched`: agents that answer register, and tell where their ranks stand, before each diagnosis.
     """
     print(f"making {size:,} agents ready …", file=sys.stderr)
-    with agents(size, moving=moving, faulty=faulty, gzip=gzip, tls=tls) as farm:
+    with agents(size, moving=moving, faulty=faulty, tls=tls) as farm:
         return diagnose_these(farm, runs, watched=watched)
 
 

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,19 +18,17 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def a_job(
-    program: str, directory: Path, *, name: str, ranks: int, variables: Mapping[str, str] | None = None
-) -> Iterator[None]:
+def a_job(program: str, directory: Path, *, name: str, ranks: int) -> Iterator[None]:
     """Run `program` of this folder as that many ranks, under the probe, from when all are ready until the block ends.
 
-    Each rank makes the file `ready-RANK` in `directory`, which it finds in PULSE_DIRECTORY, beside `variables`.
+    Each rank makes the file `ready-RANK` in `directory`, which it finds in PULSE_DIRECTORY.
     """
     rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", f"--rdzv-id={name}"]
     start = [sys.executable, "-m", "torch.distributed.run", *rendezvous, f"--nproc-per-node={ranks}"]
     own = {"PYTHONPATH": str(probe_path()), "PULSE_DIRECTORY": str(directory), "OMP_NUM_THREADS": "1"}
     job = subprocess.Popen(
         [*start, str(Path(__file__).with_name(program))],
-        env={**os.environ, **own, **(variables or {})},
+        env={**os.environ, **own},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("scenarios", nargs="*", help="part of a name, or =NAME; all without any")
     parser.add_argument("--all", action="store_true", help="the rest of the zoo, too")
     parser.add_argument("--records", action="store_true", help="read records and groups alone")
-    parser.add_argument("--alarms", type=int, default=0, metavar="N", help="N times, before the watchdog ends the job")
+    parser.add_argument("--alarms", type=int, default=0, metavar="N", help="N hangs, before the watchdog ends them")
     parser.add_argument("--write", action="store_true", help="write it into docs/layouts.md and docs/makers/nccl.md")
     parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
     parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")

@@ -140,7 +140,7 @@ def _record_of_none(pid: int) -> str:
 
 def _group(pid: int) -> str:
     procfs = ProcFs()
-    with open_memory(procfs, pid, Deadline(60.0), most_bytes=1 << 30) as memory:
+    with open_memory(procfs, procfs.stat(pid), Deadline(60.0), most_bytes=1 << 30) as memory:
         found = find_group(procfs, memory, read_mappings(procfs, pid))
     return "" if found is not None and (found.rank, found.size) == (0, 1) else f"found {found}"
 

@@ -94,7 +94,8 @@ _OF_NCCL = (
     "first_collective_late runs_ahead coalesced_calls batch_without_one_receive stream_waits_for_stream destroy_hangs "
     "split_group_skipped kernel_never_ends kernels_never_end collective_never_ends queue_full runs_ahead_asleep "
     "lazy_group_late eager_start_late new_group_split_late launch_blocks second_life second_life_late "
-    "abort_never_returns coalesced_gathers watchdog_stuck"
+    "abort_never_returns coalesced_gathers watchdog_stuck graph_asleep graph_of_another_size "
+    "shrink_late"
 ).split()
 _OF_FRAMEWORKS = (
     "ddp_step_skipped ddp_unused_parameters fsdp_step_skipped hsdp_step_skipped nccl/tensor_parallel_branch "
@@ -102,7 +103,7 @@ _OF_FRAMEWORKS = (
 ).split()
 _OF_NCCL_WITHOUT_RECORD = (
     "first_collective_late runs_ahead runs_ahead_asleep queue_full lazy_group_late eager_start_late launch_blocks "
-    "second_life destroy_hangs stream_waits_for_stream"
+    "second_life destroy_hangs stream_waits_for_stream graph_asleep"
 ).split()
 _NONBLOCKING = "asleep_before_collective nccl/first_collective_late nccl/lazy_group_late nccl/eager_start_late".split()
 _WITHOUT_RECORD = "asleep_before_collective recv_ring wrong_op pair_barrier_skipped".split()
@@ -138,6 +139,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(Scenario(f"{Path(program).name}, no record", program, recorded=False) for program in _OF_FRAMEWORKS[-1:]),
     Scenario("long_kernels", "nccl/long_kernels"),
     Scenario("long_kernels, no record", "nccl/long_kernels", recorded=False),
+    Scenario("graphs_replayed", "nccl/graphs_replayed"),
+    Scenario("graphs_replayed, short steps", "nccl/graphs_replayed", more={"LAB_STEP_MS": "200"}),
+    Scenario("graphs_replayed, GPUs", "nccl/graphs_replayed", gpus=()),
+    Scenario("graph_of_another_size, GPUs", "nccl/graph_of_another_size", gpus=()),
     Scenario("kernel_never_ends, timing", "nccl/kernel_never_ends", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
     Scenario("kernels_never_end, timing", "nccl/kernels_never_end", more={"TORCH_NCCL_ENABLE_TIMING": "1"}),
     Scenario("proxies spin", "asleep_before_collective", more={"LAB_PROXY": "1"}),

@@ -31,9 +31,9 @@ def is_first() -> bool:
     return rig.launched_as()[0] == rig.FAULTY_RANK
 
 
-def database(patience_seconds: float = 1e6) -> sqlite3.Connection:
+def database() -> sqlite3.Connection:
     """Open the database in which all ranks note their metrics."""
-    opened = sqlite3.connect(directory() / "metrics.db", timeout=patience_seconds, isolation_level=None)
+    opened = sqlite3.connect(directory() / "metrics.db", timeout=1e6, isolation_level=None)
     HELD.append(opened)
     return opened
 
@@ -50,17 +50,6 @@ def write_metrics_ahead() -> None:
     opened.execute("BEGIN IMMEDIATE")
 
 
-def read_metrics() -> None:
-    """Read on and on, so that the other rank cannot commit."""
-    opened = database()
-    if is_first():
-        opened.execute("CREATE TABLE losses AS SELECT 1 AS loss UNION SELECT 2")
-        HELD.append(reader := opened.execute("SELECT loss FROM losses"))
-        reader.fetchone()
-    else:
-        opened.execute("DELETE FROM losses")
-
-
 def have_it_open() -> None:
     """Write; the other rank has the database open and sleeps for a reason of its own."""
     opened = database()
@@ -69,18 +58,6 @@ def have_it_open() -> None:
     else:
         opened.execute("PRAGMA user_version").fetchone()
         time.sleep(rig.NEVER)
-
-
-def retry_by_hand() -> None:
-    """Ask SQLite again and again, as programs do that do not let it wait."""
-    opened = database(patience_seconds=0.0)
-    while True:
-        try:
-            opened.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            time.sleep(0.2)
-        else:
-            return
 
 
 def lock_file() -> int:
@@ -93,24 +70,9 @@ def lock_posix() -> None:
     fcntl.lockf(lock_file(), fcntl.LOCK_EX)
 
 
-def lock_whole() -> None:
-    """Lock as `flock` does, waited for in the kernel."""
-    fcntl.flock(lock_file(), fcntl.LOCK_EX)
-
-
 def lock_description() -> None:
     """Take a lock of the open file description, which has no process in the kernel's table."""
     fcntl.fcntl(lock_file(), fcntl.F_OFD_SETLKW, struct.pack("hhqqixxxx", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-
-
-def poll_by_hand() -> None:
-    """Ask again and again, as programs do that have no library for it."""
-    file = lock_file()
-    while True:
-        try:
-            return fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.1)
 
 
 def lock_with_filelock() -> None:
@@ -124,13 +86,9 @@ def lock_with_filelock() -> None:
 LOCKS: dict[str, Callable[[], None]] = {
     "sqlite": write_metrics,
     "sqlite_wal": write_metrics_ahead,
-    "sqlite_reader": read_metrics,
     "sqlite_open": have_it_open,
-    "sqlite_retried": retry_by_hand,
     "posix": lock_posix,
-    "flock": lock_whole,
     "description": lock_description,
-    "polled_by_hand": poll_by_hand,
     "filelock": lock_with_filelock,
 }
 

@@ -128,6 +128,16 @@ def call_the_faulty(call: Callable[[], object]) -> None:
     rpc.shutdown()
 
 
+def captured(step: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """Capture a step as a CUDA graph, after one to warm up, which makes its communicator."""
+    step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph
+
+
 def fetch_batch() -> None:
     """Stand for any user code that waits for something that does not come."""
     time.sleep(NEVER)

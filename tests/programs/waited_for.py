@@ -1,16 +1,10 @@
 """One rank does what WAITED_FOR names while the others wait in the world's all_reduce: some of it ends, some never."""
 
-import concurrent.futures
-import gzip
-import multiprocessing
 import os
-import pickle
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -76,19 +70,6 @@ def compress_in_child() -> None:
         subprocess.run(["gzip", "-9"], stdin=noise, stdout=subprocess.DEVNULL, check=True)
 
 
-def unpickle() -> None:
-    """Load a large pickle, again and again."""
-    data = pickle.dumps([{"number": number, "text": f"row {number}"} for number in range(300_000)])
-    while True:
-        pickle.loads(data)
-
-
-def spin() -> None:
-    """Loop on one line that calls nothing."""
-    while True:
-        pass
-
-
 def sleep_a_day() -> None:
     """Sleep for a day."""
     time.sleep(86_400)
@@ -113,61 +94,11 @@ def receive_nothing() -> None:
             near.recv(100)
 
 
-def poll_file() -> None:
-    """Ask once a second whether a file has come that never comes."""
-    while not os.path.exists("/nonexistent/flag"):
-        time.sleep(1)
-
-
-def wait_on_event() -> None:
-    """Wait without end for an event that nobody sets."""
-    threading.Event().wait()
-
-
-def read_slow_pipe() -> None:
-    """Read what a child writes at 50 kB/s."""
-    script = "import sys, time\nwhile True: sys.stdout.write('x' * 5000); sys.stdout.flush(); time.sleep(0.1)"
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        while child.stdout.read(1000):
-            pass
-
-
-def compress_here() -> None:
-    """Compress in C, in this process."""
-    data = os.urandom(1 << 26)
-    while True:
-        gzip.compress(data)
-
-
-def unpack_shell() -> None:
-    """Have a shell start one short-lived compressor after the other."""
-    subprocess.run(["sh", "-c", "while :; do head -c 3000000 /dev/urandom | gzip -9 > /dev/null; done"], check=False)
-
-
-def map_in_pool() -> None:
-    """Have a pool of processes do it, as `datasets` with `num_proc` does."""
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        pool.map(count, [1 << 33] * 2)
-
-
-def count(most: int) -> int:
-    """Count."""
-    return sum(1 for _ in range(most))
-
-
-def tokenize_in_thread() -> None:
-    """Have a thread do it, and wait for that."""
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        pool.submit(tokenize).result()
-
-
 WAYS: dict[str, Callable[[], None]] = {
     way.__name__: way
     for way in (
-        back_off, tokenize, write_file, download, compress_in_child, unpickle, spin, sleep_a_day,
-        wait_for_stopped_child, receive_nothing, poll_file, wait_on_event, read_slow_pipe, compress_here,
-        unpack_shell, map_in_pool, tokenize_in_thread,
+        back_off, tokenize, write_file, download, compress_in_child,
+        sleep_a_day, wait_for_stopped_child, receive_nothing,
     )
 }  # fmt: skip
 

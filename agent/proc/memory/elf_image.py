@@ -5,7 +5,7 @@ little-endian machines only. Formats: elf(5); the note NT_GNU_BUILD_ID of the li
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 Read = Callable[[int, int], bytes]
@@ -82,16 +82,22 @@ def _segments(read: Read, base: int) -> tuple[_Segment, ...]:
 
 def _build_id(read: Read, places: list[tuple[int, int]]) -> bytes | None:
     for address, size in places[:_MOST_NOTE_SEGMENTS]:
-        data = read(address, min(size, _MOST_NOTES))
-        at = 0
-        while at + 12 <= len(data):
-            name_size, size_of_text, kind = struct.unpack_from("<III", data, at)
-            text_at = at + 12 + (name_size + 3) // 4 * 4
-            if kind == _GNU_BUILD_ID and data[at + 12 : text_at] == b"GNU\0":
-                text = data[text_at : text_at + size_of_text]
-                return text if 0 < size_of_text == len(text) <= _LONGEST_BUILD_ID else None
-            at = text_at + (size_of_text + 3) // 4 * 4
+        for name, kind, text in notes_in(read(address, min(size, _MOST_NOTES))):
+            if kind == _GNU_BUILD_ID and name == b"GNU\0":
+                return text if 0 < len(text) <= _LONGEST_BUILD_ID else None
     return None
+
+
+def notes_in(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
+    """Iterate over the notes that are whole: whose, of which kind, and what it says."""
+    at = 0
+    while at + 12 <= len(data):
+        name_size, size, kind = struct.unpack_from("<III", data, at)
+        begin = at + 12 + (name_size + 3) // 4 * 4
+        if begin + size > len(data):
+            return
+        yield data[at + 12 : begin], kind, data[begin : begin + size]
+        at = begin + (size + 3) // 4 * 4
 
 
 def exactly(read: Read, address: int, size: int) -> bytes:

@@ -51,7 +51,6 @@ class LoadedFile(NamedTuple):
 
     path: str
     """Without the kernel's note that the file has been deleted or replaced since."""
-    is_deleted: bool
     device: str
     inode: int
     regions: tuple[MemoryRegion, ...]
@@ -107,8 +106,7 @@ def loaded_files(regions: Sequence[MemoryRegion], name: re.Pattern[str]) -> tupl
 
 def _loaded(regions: list[MemoryRegion]) -> LoadedFile:
     first = regions[0]
-    path = first.path.removesuffix(_DELETED)
-    return LoadedFile(path, path != first.path, first.device, first.inode, tuple(regions))
+    return LoadedFile(first.path.removesuffix(_DELETED), first.device, first.inode, tuple(regions))
 
 
 def writable_data(regions: Sequence[MemoryRegion]) -> tuple[MemoryRegion, ...]:

@@ -14,12 +14,11 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.proc.credentials import require_own
-from agent.proc.procfs import ProcFs, reading
+from agent.proc.procfs import ProcFs, Stat
 from shared.missing import Reason
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -49,10 +48,6 @@ class ProcessMemory:
         self._file = file
         self._deadline = deadline
         self._most_bytes = most_bytes
-
-    def limited(self, deadline: Deadline, *, most_bytes: int = MOST_BYTES) -> Self:
-        """Return the same memory with another deadline and a budget of its own."""
-        return type(self)(self._file, self.pid, deadline, most_bytes=most_bytes)
 
     def read(self, address: int, size: int) -> bytes:
         """Return exactly `size` bytes. Raises Unreadable where there are fewer, Gone, or Unavailable past a limit."""
@@ -116,32 +111,16 @@ class ProcessMemory:
 
 @contextmanager
 def open_memory(
-    procfs: ProcFs, pid: int, deadline: Deadline, *, start_ticks: int | None = None, most_bytes: int = MOST_BYTES
+    procfs: ProcFs, process: Stat, deadline: Deadline, *, most_bytes: int = MOST_BYTES
 ) -> Iterator[ProcessMemory]:
-    """Open the memory of a process that is its user's own, and close it in the end.
-
-    `start_ticks` is when the process that is meant started. Raises Gone, or NotPermitted where we may not trace it.
-    """
-    file = open_memory_file(procfs, pid, start_ticks=start_ticks)
-    try:
-        yield ProcessMemory(file, pid, deadline, most_bytes=most_bytes)
-    finally:
-        os.close(file)
-
-
-def open_memory_file(procfs: ProcFs, pid: int, *, start_ticks: int | None = None) -> int:
-    """Open /proc/PID/mem of a process that is its user's own, to be kept and closed by the caller.
+    """Open the memory of a process that is its user's own, and of no other that has its number by now.
 
     The rights of the process are asked after it was opened: they are those of the program that the file stands for,
-    since one that is executed later has other memory. Raises Gone or NotPermitted.
+    since one that is executed later has other memory. Raises Gone, or NotPermitted where we may not trace it.
     """
-    with reading(pid):
-        file = os.open(procfs.path(pid, "mem"), os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    pid = process.pid
+    with procfs.opened(pid, "mem") as file:
         require_own(procfs, pid)
-        if start_ticks is not None and procfs.stat(pid).start_ticks != start_ticks:
+        if procfs.stat(pid).start_ticks != process.start_ticks:
             raise Gone(f"process {pid} exited, and another process has its pid now")
-    except BaseException:
-        os.close(file)
-        raise
-    return file
+        yield ProcessMemory(file, pid, deadline, most_bytes=most_bytes)

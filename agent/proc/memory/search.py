@@ -9,13 +9,13 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, suppress
 from typing import NamedTuple, Self
 
 from agent.errors import Gone, Unavailable
 from agent.proc.memory.mappings import MemoryRegion
 from agent.proc.memory.process_memory import ProcessMemory
-from agent.proc.procfs import ProcFs, reading
+from agent.proc.procfs import ProcFs
 from shared.errors import NotPermitted
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -43,7 +43,6 @@ class SearchResult(NamedTuple):
     found: tuple[FoundWord, ...]
     is_complete: bool
     """Was everything searched? Not where the budget of bytes, the time or the most that is told came first."""
-    bytes_searched: int
 
 
 def search_words(
@@ -59,16 +58,16 @@ def search_words(
     The budget and the deadline are those of `memory`; at their end what was found by then is returned. Raises Gone.
     """
     wanted: tuple[_Wanted, ...] = ()
-    before, found = memory.bytes_read, list[FoundWord]()
+    found = list[FoundWord]()
     try:
         for address, data in _pieces(procfs, memory, regions):
             wanted = wanted or tuple(_Wanted.among(data, value) for value in values)
             found += sorted(FoundWord(address + at, each.value) for each in wanted for at in each.places(data))
             if len(found) >= most_found:
-                return SearchResult(tuple(found[:most_found]), False, memory.bytes_read - before)
+                return SearchResult(tuple(found[:most_found]), False)
     except Unavailable:
-        return SearchResult(tuple(found), False, memory.bytes_read - before)
-    return SearchResult(tuple(found), True, memory.bytes_read - before)
+        return SearchResult(tuple(found), False)
+    return SearchResult(tuple(found), True)
 
 
 class _Wanted(NamedTuple):
@@ -101,7 +100,10 @@ def _pieces(
 ) -> Iterator[tuple[int, bytes | bytearray]]:
     """Iterate over what is in memory of `regions`, as (address, bytes); the bytes are overwritten by the next."""
     buffer = bytearray(_PIECE)
-    with _pagemap(procfs, memory.pid) as pagemap:
+    with ExitStack() as opened:
+        pagemap = None
+        with suppress(Gone, NotPermitted):  # there is none, as under gVisor
+            pagemap = opened.enter_context(procfs.opened(memory.pid, "pagemap"))
         for region in regions:
             for start, end in _present(pagemap, region.start, region.end):
                 for address in range(start, end, _PIECE):
@@ -122,18 +124,3 @@ def _present(pagemap: int | None, start: int, end: int) -> Iterator[tuple[int, i
         entries = os.pread(pagemap, 8 * count, first // _PAGE * 8)
         for run in _PRESENT.finditer(entries[7::8]):
             yield first + run.start() * _PAGE, first + run.end() * _PAGE
-
-
-@contextmanager
-def _pagemap(procfs: ProcFs, pid: int) -> Iterator[int | None]:
-    """Open the kernel's table of a process's pages; None where there is none, as under gVisor."""
-    try:
-        with reading(pid):
-            file = os.open(procfs.path(pid, "pagemap"), os.O_RDONLY | os.O_CLOEXEC)
-    except (Gone, NotPermitted):
-        yield None
-        return
-    try:
-        yield file
-    finally:
-        os.close(file)

@@ -21,6 +21,7 @@ from agent.proc.memory.elf_image import Read, build_id_in_file
 from agent.proc.memory.mappings import LoadedFile
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
+from agent.proc.remembered import Remembered
 from shared.missing import Reason
 
 _MOST_SECTIONS = 4096
@@ -49,9 +50,8 @@ class SymbolTables:
     """Looks symbols up, and remembers what was found in which library. Safe from many threads."""
 
     def __init__(self) -> None:
-        self._known: dict[object, Mapping[bytes, int]] = {}
-        self._turns: dict[object, threading.Lock] = {}
-        self._lock = threading.Lock()
+        self._known = Remembered[Mapping[bytes, int]](_MOST_REMEMBERED)
+        self._turns = Remembered[threading.Lock](_MOST_REMEMBERED)
 
     def find(
         self,
@@ -69,45 +69,24 @@ class SymbolTables:
         """
         uids = procfs.fields(pid, "status").get("Uid", "")
         key = (uids, procfs.link(pid, "ns/mnt"), library.path, library.device, library.inode, build_id, tuple(names))
-        with self._lock:
-            known = self._known.get(key)
-            turn = self._turns.setdefault(key, threading.Lock())
+        known = self._known.get(key)
         if known is not None:
             return known
+        turn = self._turns.once(key, threading.Lock)
         if not turn.acquire(timeout=deadline.left()):  # the ranks of a node ask for the same library at once
             raise Unavailable(Reason.TIMED_OUT, f"{library.path} was being searched for another rank the whole time")
         try:
-            with self._lock:
-                known = self._known.get(key)
-            if known is None:
-                known = _look_up(procfs, pid, library, build_id, names, deadline)
-                self._remember(key, known)
-            return known
+            known = self._known.get(key)
+            first = library.regions[0]
+            if known is not None:
+                return known
+            with open_mapped(procfs, pid, first.start, first.end, library.path, readers_of(procfs, pid)) as file:
+                read = partial(_pread, file)
+                if build_id is None or build_id_in_file(read) != build_id:
+                    raise Unavailable(Reason.UNREADABLE, f"{library.path} is not the file that the process has loaded")
+                return self._known.put(key, find_symbols(read, os.fstat(file).st_size, names, deadline))
         finally:
             turn.release()
-
-    def _remember(self, key: object, found: Mapping[bytes, int]) -> None:
-        with self._lock:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-                self._turns.clear()
-            self._known[key] = found
-
-
-def _look_up(
-    procfs: ProcFs,
-    pid: int,
-    library: LoadedFile,
-    build_id: bytes | None,
-    names: Sequence[bytes],
-    deadline: Deadline,
-) -> Mapping[bytes, int]:
-    first = library.regions[0]
-    with open_mapped(procfs, pid, first.start, first.end, library.path, readers_of(procfs, pid)) as file:
-        read = partial(_pread, file)
-        if build_id is None or build_id_in_file(read) != build_id:
-            raise Unavailable(Reason.UNREADABLE, f"{library.path} is not the file that the process has loaded")
-        return find_symbols(read, os.fstat(file).st_size, names, deadline)
 
 
 def find_symbols(read: Read, file_size: int, names: Sequence[bytes], deadline: Deadline) -> dict[bytes, int]:

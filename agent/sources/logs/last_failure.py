@@ -16,7 +16,7 @@ from agent.proc.job_files import open_held, read_tail
 from agent.proc.mounts import is_remote
 from agent.proc.on_behalf_of import readers_of
 from agent.sources.fds import describe
-from agent.sources.logs.log_growth import written_by_launcher
+from agent.sources.logs.log_growth import outputs_of
 from agent.sources.logs.stream_ends import STREAMS
 from agent.sources.look_context import LookContext
 from shared.errors import NotPermitted
@@ -60,7 +60,7 @@ class HeldLogs:
 
     def _open(self, context: LookContext, rank: Rank, opened: ExitStack) -> None:
         procfs, pid = context.procfs, rank.stat.pid
-        readers, shared = readers_of(procfs, pid), written_by_launcher(procfs, rank)
+        readers, shared = readers_of(procfs, pid), outputs_of(procfs, rank.stat.parent_pid)
         for each in (describe(context, pid, fd) for fd in STREAMS):
             if each is None or each.kind != "file" or is_remote(each.file_system):
                 continue

@@ -24,7 +24,7 @@ _TIMEOUTS = (
 
 def own_log_fds(context: LookContext, rank: Rank) -> tuple[int, ...]:
     """Return which of descriptors 1 and 2 are local files that the rank does not share with its launcher."""
-    shared = written_by_launcher(context.procfs, rank)
+    shared = outputs_of(context.procfs, rank.stat.parent_pid)
     found = (describe(context, rank.stat.pid, fd) for fd in STREAMS)
     return tuple(
         d.fd
@@ -33,12 +33,9 @@ def own_log_fds(context: LookContext, rank: Rank) -> tuple[int, ...]:
     )
 
 
-def written_by_launcher(procfs: ProcFs, rank: Rank) -> set[str]:
-    """Return where the output of a rank's launcher goes: a rank that writes there does not write alone."""
-    try:
-        return {procfs.link(rank.stat.parent_pid, f"fd/{fd}") for fd in STREAMS}
-    except (Gone, NotPermitted):
-        return set()
+def outputs_of(procfs: ProcFs, pid: int) -> set[str | None]:
+    """Return where a process's output goes: a rank that writes where its launcher does, too, does not write alone."""
+    return {procfs.known_link(pid, f"fd/{fd}") for fd in STREAMS}
 
 
 def total_bytes(procfs: ProcFs, pid: int, fds: tuple[int, ...]) -> int | None:

@@ -20,6 +20,7 @@ from agent.find.process_owner import owner_of
 from agent.proc.job_files import open_held, open_named, read_tail
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
+from agent.sources.logs.log_growth import outputs_of
 from agent.sources.logs.pod_logs import pod_logs
 from agent.sources.logs.stream_ends import STREAMS, stream_ends
 from agent.sources.look_context import LookContext
@@ -140,7 +141,7 @@ def _chosen_networks(log: _Log, ends: _Ends, rank: Rank) -> tuple[LogEvent, ...]
 def _communicators(log: _Log, ends: _Ends, rank: Rank, context: LookContext) -> Iterator[LoggedCommunicator]:
     """What this rank's NCCL logs of its calls, by the log's beginning and end."""
     lines = (ends.head + b"\n" + ends.tail).decode(errors="replace").split("\n")
-    own = own_pid(context.procfs, rank.stat.pid)
+    own = context.procfs.inner_pid(rank.stat.pid)
     for each in find_communicators(lines, ended=ends.tail.endswith(b"\n"), whole=ends.whole):
         if each.pid == own or not log.shared:
             yield each.model_copy(update={"rank": rank.identity.rank})
@@ -148,12 +149,12 @@ def _communicators(log: _Log, ends: _Ends, rank: Rank, context: LookContext) -> 
 
 def _logs_of(rank: Rank, context: LookContext) -> Iterator[_Log]:
     pid, procfs = rank.stat.pid, context.procfs
-    readers, launchers = readers_of(procfs, pid), _streams(procfs, rank.stat.parent_pid)
+    readers, launchers = readers_of(procfs, pid), outputs_of(procfs, rank.stat.parent_pid)
     for fd in STREAMS:
-        target = _held(procfs, pid, fd)
+        target = procfs.known_link(pid, f"fd/{fd}")
         if target is not None and target.startswith("/"):
             yield _Log(redact(target), partial(open_held, procfs, pid, fd, readers), target in launchers)
-    with_launcher = not _streams(procfs, pid).isdisjoint(launchers)
+    with_launcher = not outputs_of(procfs, pid).isdisjoint(launchers)
     for end in stream_ends(context, rank):
         held = partial(open_held, procfs, end.pid, end.fd, readers)
         yield _Log(redact(end.path), held, end.is_shared or with_launcher)
@@ -165,22 +166,10 @@ def _logs_of(rank: Rank, context: LookContext) -> Iterator[_Log]:
         yield _Log(redact(path), partial(open_named, procfs, pid, path, readers, owners=writers), False)
 
 
-def _held(procfs: ProcFs, pid: int, fd: int) -> str | None:
-    try:
-        return procfs.link(pid, f"fd/{fd}")
-    except (Gone, NotPermitted):
-        return None
-
-
-def _streams(procfs: ProcFs, pid: int) -> set[str | None]:
-    """Return where a process's output goes: a rank that writes where its launcher does, too, does not write alone."""
-    return {_held(procfs, pid, fd) for fd in STREAMS}
-
-
 def _named(rank: Rank, procfs: ProcFs) -> Iterator[str]:
     nccl = rank.environment.get("NCCL_DEBUG_FILE")
     if nccl:
-        path = expand_nccl_path(nccl, host=rank.identity.host or "", pid=own_pid(procfs, rank.stat.pid))
+        path = expand_nccl_path(nccl, host=rank.identity.host or "", pid=procfs.inner_pid(rank.stat.pid))
         yield path if path.startswith("/") else f"{procfs.link(rank.stat.pid, 'cwd')}/{path}"
     error_file = rank.environment.get("TORCHELASTIC_ERROR_FILE", "")
     if error_file.startswith("/"):
@@ -193,13 +182,6 @@ def expand_nccl_path(path: str, *, host: str, pid: int) -> str:
     """Fill in `%h` and `%p` of NCCL_DEBUG_FILE, as `src/debug.cc` of NCCL does."""
     values = {"%h": host, "%p": str(pid), "%%": "%"}
     return re.sub(r"%[hp%]", lambda match: values[match[0]], path)
-
-
-def own_pid(procfs: ProcFs, pid: int, tid: int | None = None) -> int:
-    """Return the id that a process in a container, or one of its threads, believes to have."""
-    told = procfs.fields(pid, "status" if tid is None else f"task/{tid}/status")
-    inner = told.get("NSpid", "").split()
-    return int(inner[-1]) if inner else pid if tid is None else tid
 
 
 def _error_file(data: bytes, path: str, rank: int) -> tuple[LogEvent, ...]:

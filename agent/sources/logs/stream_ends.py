@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from agent.errors import Gone
 from agent.find.choose_ranks import Rank
-from agent.proc.procfs import ProcFs
+from agent.find.process_owner import owner_of
 from agent.sources.fds import Descriptor, describe
 from agent.sources.look_context import LookContext
 from shared.errors import NotPermitted
@@ -59,11 +59,11 @@ def _writers(
     context: LookContext, rank: Rank, pipes: list[str], sruns: dict[int, list[int]]
 ) -> Iterator[tuple[int, list[Descriptor]]]:
     """Iterate over the processes that the rank's output passes through, with what each one writes it to."""
-    trusted, met = {_uid(context.procfs, rank.stat.pid), "0"}, {rank.stat.pid}
+    trusted, met = {owner_of(context.procfs, rank.stat.pid), 0}, {rank.stat.pid}
     followed, waiting = set(pipes), deque([sruns, *(_filters(context, pipe) for pipe in pipes)])
     while waiting and len(met) <= _MOST_WRITERS:
         for pid, fds in waiting.popleft().items():
-            if pid in met or _uid(context.procfs, pid) not in trusted:
+            if pid in met or owner_of(context.procfs, pid) not in trusted:
                 continue
             met.add(pid)
             outputs = _written(context, pid, fds)
@@ -105,10 +105,3 @@ def _sruns(context: LookContext, rank: Rank) -> list[int]:
             if f"{_JOB}={job}".encode() in context.procfs.read(pid, "environ").split(b"\0"):
                 found.append(pid)
     return found
-
-
-def _uid(procfs: ProcFs, pid: int) -> str | None:
-    try:
-        return procfs.fields(pid, "status").get("Uid", "").split()[0]
-    except (Gone, NotPermitted, IndexError):
-        return None

@@ -46,27 +46,6 @@ def ask_ras(
         raise Unavailable(Reason.UNREACHABLE, f"RAS hung up: {error.strerror or error}") from error
 
 
-class RasEvents:
-    """What RAS tells of the job's processes from now on, a line for each. Raises Unavailable, and OSError."""
-
-    def __init__(self, channel: socket.socket, deadline: Deadline) -> None:
-        """`deadline` is that of the first answers."""
-        self._channel = channel
-        self._talk = _Talk(channel, deadline)
-        self._talk.greet(deadline)
-        said = self._talk.say(b"MONITOR lifecycle", deadline)  # before 2.29 an unknown command
-        if said.rstrip(b"\r") != b"OK":
-            raise Unavailable(Reason.NOT_FOUND, f"RAS reports no processes: {quoted(said)}")
-
-    def arrived(self) -> list[bytes]:
-        """Return the lines that have come since the last call, without waiting. Raises Unavailable where it ended."""
-        return self._talk.arrived()
-
-    def close(self) -> None:
-        """Hang up."""
-        self._channel.close()
-
-
 class _Talk:
     """Lines there and back."""
 
@@ -96,7 +75,7 @@ class _Talk:
         return line
 
     def arrived(self) -> list[bytes]:
-        """Return the whole lines that have come; what is left in the socket comes the next time."""
+        """Return the whole lines that have come by now; the rest comes next time. Raises Unavailable where it ended."""
         self._channel.settimeout(0)
         try:
             piece = self._channel.recv(_PIECE)
@@ -107,6 +86,10 @@ class _Talk:
         if not piece or len(self._left_over) > _LONGEST_LINE:
             raise Unavailable(Reason.UNREADABLE, "RAS hung up" if not piece else "RAS sends a line without end")
         return lines
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
 
     def _lines(self) -> list[bytes]:
         *lines, rest = bytes(self._left_over).split(b"\n")
@@ -132,3 +115,15 @@ class _Talk:
             raise TimeoutError
         self._channel.settimeout(max(deadline.left(), 0.001))
         return self._channel.recv(_PIECE)
+
+
+class RasEvents(_Talk):
+    """What RAS tells of the job's processes from now on, a line for each. Raises Unavailable, and OSError."""
+
+    def __init__(self, channel: socket.socket, deadline: Deadline) -> None:
+        """`deadline` is that of the first answers."""
+        super().__init__(channel, deadline)
+        self.greet(deadline)
+        said = self.say(b"MONITOR lifecycle", deadline)  # before 2.29 an unknown command
+        if said.rstrip(b"\r") != b"OK":
+            raise Unavailable(Reason.NOT_FOUND, f"RAS reports no processes: {quoted(said)}")

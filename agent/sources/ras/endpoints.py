@@ -8,7 +8,6 @@ from typing import NamedTuple
 from agent.errors import Gone, Unavailable, missing_for
 from agent.find.choose_ranks import Rank
 from agent.proc.socket_tables import holds_sockets, sockets_of
-from agent.sources.logs.logs_source import own_pid
 from agent.sources.look_context import LookContext
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
@@ -44,7 +43,7 @@ def endpoints_of(
         try:
             endpoint = _endpoint_of(rank, context)
             if endpoint is not None:
-                endpoints[endpoint].append(RasRank(rank, own_pid(context.procfs, rank.stat.pid)))
+                endpoints[endpoint].append(RasRank(rank, context.procfs.inner_pid(rank.stat.pid)))
             elif rank.environment.get("NCCL_RAS_ENABLE") == "0":
                 raise Unavailable(Reason.NOT_ENABLED, "the job has switched RAS off: NCCL_RAS_ENABLE=0")
         except (Unavailable, NotPermitted) as error:

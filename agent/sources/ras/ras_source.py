@@ -55,6 +55,19 @@ class RasTargets(NamedTuple):
     """Without it only by what RAS would know the ranks is told."""
 
 
+class _Door(NamedTuple):
+    """One endpoint, the ranks behind it that are asked about, and all that may answer there."""
+
+    endpoint: RasAddress
+    behind: Sequence[RasRank]
+    crowd: Sequence[RasRank]
+
+    @property
+    def is_of_one_job(self) -> bool:
+        """Has only one job ranks there?"""
+        return len({(one.rank.identity.job, one.rank.identity.user) for one in self.crowd}) == 1
+
+
 Told = tuple[RasLook | None, tuple[Missing, ...]]
 """What RAS tells, and what it does not; None where no rank has RAS."""
 
@@ -86,53 +99,41 @@ class RasSource:
         endpoints, missing = endpoints_of(visit.ranks, context)
         if not endpoints or not visit.ask:
             return _known_by(endpoints, (), context) if endpoints else None, missing if visit.ask else ()
-        crowd = endpoints_of(visit.everyone, context)[0]
+        crowds = endpoints_of(visit.everyone, context)[0]
         networks: list[RasNetwork] = []
         unasked: list[Missing] = list(missing)
         for endpoint, behind in endpoints.items():
+            door = _Door(endpoint, behind, crowds.get(endpoint, behind))
             try:
-                self._refuse_where_unsafe(endpoint, crowd.get(endpoint, behind), visit, context)
-                alone = (
-                    len({(one.rank.identity.job, one.rank.identity.user) for one in crowd.get(endpoint, behind)}) == 1
-                )
-                networks.extend(self._told_at(endpoint, behind, context, deadline, alone=alone))
+                self._refuse_where_unsafe(door, visit, context)
+                networks.extend(self._told_at(door, context, deadline))
             except (Unavailable, Gone, NotPermitted) as error:
                 unasked.append(missing_for(self.name, error))
         return _known_by(endpoints, networks, context), tuple(dict.fromkeys(unasked))
 
-    def _refuse_where_unsafe(
-        self, endpoint: RasAddress, crowd: Sequence[RasRank], visit: RasTargets, context: LookContext
-    ) -> None:
+    def _refuse_where_unsafe(self, door: _Door, visit: RasTargets, context: LookContext) -> None:
         """Step 2. Whoever listens there may be the one that answers, of this job or not."""
         if self._policy == "always":
             return
-        if has_strangers(crowd, context, endpoint):
+        if has_strangers(door.crowd, context, door.endpoint):
             raise _refused("processes that are not known ranks share the RAS address, with an unknown version of NCCL")
-        signs = signs_of(visit.looks, visit.exited, (one.rank.identity for one in crowd))
-        for version in {self._versions.of(context.procfs, one.rank.stat.pid) for one in crowd}:
+        signs = signs_of(visit.looks, visit.exited, (one.rank.identity for one in door.crowd))
+        for version in {self._versions.of(context.procfs, one.rank.stat.pid) for one in door.crowd}:
             if version is not None and version < FIRST:
                 raise Unavailable(Reason.NOT_FOUND, f"NCCL {version} has no RAS, which came with {FIRST}")
             why = refusal(version, signs)
             if why is not None:
                 raise _refused(why)
 
-    def _told_at(
-        self,
-        endpoint: RasAddress,
-        behind: Sequence[RasRank],
-        context: LookContext,
-        deadline: Deadline,
-        *,
-        alone: bool,
-    ) -> tuple[RasNetwork, ...]:
+    def _told_at(self, door: _Door, context: LookContext, deadline: Deadline) -> tuple[RasNetwork, ...]:
         """Step 3, or what it gave a moment ago. One caller at a time asks."""
-        key = (endpoint, frozenset(one.rank.key for one in behind))
+        key = (door.endpoint, frozenset(one.rank.key for one in door.behind))
         if not self._asking.acquire(timeout=deadline.left()):
             raise Unavailable(Reason.TIMED_OUT, "other requests were asking RAS the whole time")
         try:
             at, networks = self._kept.get(key, (0.0, ()))
             if not networks or time.monotonic() - at > _STANDS_SECONDS:
-                networks = self._ask_until_known(endpoint, behind, context, deadline, alone=alone)
+                networks = self._ask_until_known(door, context, deadline)
                 told_at = time.monotonic()
                 fresh = {of: kept for of, kept in self._kept.items() if told_at - kept[0] <= _STANDS_SECONDS}
                 self._kept = {**dict(list(fresh.items())[-_MOST_KEPT:]), key: (told_at, networks)}
@@ -140,41 +141,33 @@ class RasSource:
         finally:
             self._asking.release()
 
-    def _ask_until_known(
-        self,
-        endpoint: RasAddress,
-        behind: Sequence[RasRank],
-        context: LookContext,
-        deadline: Deadline,
-        *,
-        alone: bool,
-    ) -> tuple[RasNetwork, ...]:
-        """Ask until each rank's process is reported. `alone`: only one job has ranks behind this endpoint."""
+    def _ask_until_known(self, door: _Door, context: LookContext, deadline: Deadline) -> tuple[RasNetwork, ...]:
+        """Ask until each rank's process is reported."""
         found: list[RasNetwork] = []
-        wanted = {one.inner_pid for one in behind}
-        why = Unavailable(Reason.TIMED_OUT, f"there was no time left to ask RAS at {endpoint.address}")
+        wanted, address = {one.inner_pid for one in door.behind}, door.endpoint.address
+        why = Unavailable(Reason.TIMED_OUT, f"there was no time left to ask RAS at {address}")
         for _ in range(_MOST_KNOCKS):
             if not wanted or deadline.left() <= 0:
                 break
             try:
-                network = self._ask_once(endpoint, behind[0].rank.stat.pid, context, deadline)
+                network = self._ask_once(door, context, deadline)
             except Unavailable as error:
                 if error.reason in (Reason.NOT_PERMITTED, Reason.REFUSED):
                     raise
                 why = error
                 continue
-            why = Unavailable(Reason.NOT_FOUND, f"RAS at {endpoint.address} answered for processes of another job")
+            why = Unavailable(Reason.NOT_FOUND, f"RAS at {address} answered for processes of another job")
             told = {peer.pid for peer in network.peers}
-            if told & wanted or (alone and not network.whole):
+            if told & wanted or (door.is_of_one_job and not network.whole):
                 found.append(network)
                 wanted = wanted - told if network.whole else set()
         if not found:
             raise why
         return tuple(found)
 
-    def _ask_once(self, endpoint: RasAddress, pid: int, context: LookContext, deadline: Deadline) -> RasNetwork:
-        asked_at_ns = time.time_ns()
-        with connect(endpoint.address, context.procfs, pid, deadline) as channel:
+    def _ask_once(self, door: _Door, context: LookContext, deadline: Deadline) -> RasNetwork:
+        asked_at_ns, pid = time.time_ns(), door.behind[0].rank.stat.pid
+        with connect(door.endpoint.address, context.procfs, pid, deadline) as channel:
             network = ask_ras(channel, deadline, greeting_seconds=_GREETING_SECONDS, memory=self._memory)
         return network.model_copy(update={"asked_at_ns": asked_at_ns})
 
@@ -208,16 +201,10 @@ _INET6 = re.compile(r"^([0-9a-f]{32}) ", re.MULTILINE)
 
 def addresses_of(procfs: ProcFs, pid: int) -> tuple[str, ...]:
     """Return the addresses of the network namespace of process `pid` that others can reach, sorted."""
-    found = {address for address in _LOCAL.findall(_read(procfs, pid, "fib_trie")) if not address.startswith("127.")}
-    for digits in _INET6.findall(_read(procfs, pid, "if_inet6")):
+    trie, inet6 = (procfs.known_text(pid, f"net/{name}", most=_MOST_BYTES) for name in ("fib_trie", "if_inet6"))
+    found = {address for address in _LOCAL.findall(trie) if not address.startswith("127.")}
+    for digits in _INET6.findall(inet6):
         address = ipaddress.IPv6Address(int(digits, 16))
         if not address.is_loopback:
             found.add(str(address))
     return tuple(sorted(found)[:_MOST_ADDRESSES])
-
-
-def _read(procfs: ProcFs, pid: int, name: str) -> str:
-    try:
-        return procfs.text(pid, f"net/{name}", most=_MOST_BYTES)
-    except (Gone, NotPermitted):
-        return ""

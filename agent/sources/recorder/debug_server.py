@@ -12,7 +12,6 @@ which threads of such a server run, and once for each set of ports that it liste
 import re
 import socket
 import struct
-import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -23,7 +22,8 @@ from agent.proc.memory.elf_symbols import find_vtable
 from agent.proc.memory.mappings import loaded_files, read_mappings, writable_data
 from agent.proc.memory.process_memory import ProcessMemory, open_memory
 from agent.proc.memory.search import search_words
-from agent.proc.procfs import ProcFs
+from agent.proc.procfs import FEW_THREADS, ProcFs
+from agent.proc.remembered import Remembered
 from agent.proc.socket_tables import Sockets, sockets_of
 from agent.sources.look_context import LookContext
 from agent.tools.netns import connect
@@ -39,16 +39,11 @@ _OBJECT_BYTES = 2048
 _THREAD = "pt_workerserver"
 """What each thread of a server is called, in all versions that have the port: the one that accepts, and those that
 answer."""
-_MOST_THREADS = 512
 _MOST_OBJECTS = 64
 _MOST_BYTES = 2 * 1024 * 1024 * 1024
 _SEARCH_SECONDS = 2.0
-_MOST_REMEMBERED = 1024
 # [::]:40123 0.0.0.0:40123 127.0.0.1:40123
 _ANYWHERE = {"[::]": "::1", "0.0.0.0": "127.0.0.1"}
-
-_Key = tuple[tuple[int, int], frozenset[int]]
-"""A process, and the inodes of the sockets with which it listens."""
 
 
 @dataclass(frozen=True)
@@ -79,32 +74,27 @@ class DebugServerFinder:
     """Finds such servers, and remembers them. Safe from many threads."""
 
     def __init__(self) -> None:
-        self._known: dict[_Key, DebugServer | None] = {}
-        self._lock = threading.Lock()
+        self._known = Remembered[DebugServer | None]()
 
     def find(self, rank: Rank, context: LookContext, deadline: Deadline) -> DebugServer | None:
         """Return the server of a rank; None where it has none, or it was not found in time. Raises Gone."""
         try:
             ports = _own_ports(context, rank.stat.pid)
             key = rank.key, frozenset(inode for inode, _ in ports.values())
-            with self._lock:
-                if key in self._known:
-                    return self._known[key]
-            if not ports or not _may_serve(context.procfs, rank.stat.pid):
+            if not ports or (key not in self._known and not _may_serve(context.procfs, rank.stat.pid)):
                 return None
         except NotPermitted:
             return None
-        found = None
-        with suppress(NotPermitted, Unavailable):
-            port = _port_in_memory(rank, context.procfs, frozenset(ports), deadline.at_most(_SEARCH_SECONDS))
-            if port is not None:
-                inode, host = ports[port]
-                found = DebugServer(context.procfs, rank.stat.pid, Address(_ANYWHERE.get(host, host), port), inode)
-        with self._lock:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            self._known[key] = found
-        return found
+        return self._known.once(key, lambda: _server(rank, context.procfs, ports, deadline))
+
+
+def _server(rank: Rank, procfs: ProcFs, ports: dict[int, tuple[int, str]], deadline: Deadline) -> DebugServer | None:
+    with suppress(NotPermitted, Unavailable):
+        port = _port_in_memory(rank, procfs, frozenset(ports), deadline.at_most(_SEARCH_SECONDS))
+        if port is not None:
+            inode, host = ports[port]
+            return DebugServer(procfs, rank.stat.pid, Address(_ANYWHERE.get(host, host), port), inode)
+    return None
 
 
 def _own_ports(context: LookContext, pid: int) -> dict[int, tuple[int, str]]:
@@ -124,8 +114,8 @@ def _own_ports(context: LookContext, pid: int) -> dict[int, tuple[int, str]]:
 
 def _may_serve(procfs: ProcFs, pid: int) -> bool:
     """Does a thread of a server run in a process, as far as can be told? Raises Gone."""
-    tids = procfs.tids(pid)
-    if len(tids) > _MOST_THREADS:
+    tids = procfs.tids(pid, FEW_THREADS + 1)
+    if len(tids) > FEW_THREADS:
         return True
     for tid in tids:
         with suppress(Gone, NotPermitted):
@@ -136,9 +126,8 @@ def _may_serve(procfs: ProcFs, pid: int) -> bool:
 
 def _port_in_memory(rank: Rank, procfs: ProcFs, ports: frozenset[int], deadline: Deadline) -> int | None:
     """Return the one of `ports` that a server's object holds; None for none, or several. Raises as open_memory does."""
-    pid = rank.stat.pid
-    with open_memory(procfs, pid, deadline, start_ticks=rank.stat.start_ticks, most_bytes=_MOST_BYTES) as memory:
-        regions = read_mappings(procfs, pid)
+    with open_memory(procfs, rank.stat, deadline, most_bytes=_MOST_BYTES) as memory:
+        regions = read_mappings(procfs, rank.stat.pid)
         vtables = (find_vtable(memory.read_some, library.base, _VTABLE) for library in loaded_files(regions, _LIBRARY))
         wanted = [vtable for vtable in vtables if vtable is not None]
         if not wanted:

@@ -26,7 +26,6 @@ from agent.proc.job_files import open_named
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.sources.logs.logs_source import own_pid
 from agent.sources.recorder.record_bounds import bounded
 from agent.tools.memory_budget import PARSED_BYTES, Memory
 from shared.errors import InvalidInput, NotPermitted, UnreadableDump
@@ -34,18 +33,17 @@ from shared.formats.recorder.dump import parse_dump
 from shared.formats.recorder.safe_pickle import load_plain
 from shared.json_bounds import load_json
 from shared.missing import Reason
+from shared.wire.setup import is_yes
 from shared.wire.trace import Origin, Trace
 
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _WHOLE_NAME = "TORCH_FR_DUMP_DYNAMIC_FILE_NAME"
 _NAMES = frozenset({*_PREFIXES, _WHOLE_NAME, "HOME", "XDG_CACHE_HOME"})
 _STEMS = ("comm_lib_trace_rank_", "nccl_trace_rank_")
-_ON = frozenset({"1", "y", "yes", "t", "true"})
 _LARGEST_FILE = 32 * 1024 * 1024
 _MOST_RECORDS = 131_072
 _MOST_THREADS = 16
 _HIGHEST_ADDRESS = 1 << 56
-_MOST_LIVING = 4096
 _GLIBC_SELF, _GLIBC_TID = 16, 720
 """Where glibc has a thread's second pointer to itself and its number, on x86-64: `self` of tcbhead_t in
 sysdeps/x86_64/nptl/tls.h, `tid` of struct pthread in nptl/descr.h, the same since 2.4."""
@@ -108,7 +106,7 @@ def _paths(environment: dict[str, str], rank: int) -> Iterator[str]:
     """Iterate over the names that a dump may have (step 1)."""
     prefix = next((environment[name] for name in _PREFIXES if environment.get(name)), None)
     if prefix is not None:
-        yield prefix if environment.get(_WHOLE_NAME, "").lower() in _ON else f"{prefix}{rank}"
+        yield prefix if is_yes(environment.get(_WHOLE_NAME)) else f"{prefix}{rank}"
         return
     home = environment.get("HOME", "/tmp")
     for folder in (environment.get("XDG_CACHE_HOME"), f"{home}/.cache"):
@@ -121,8 +119,8 @@ def _require_writer(procfs: ProcFs, rank: Rank, path: str, data: bytes, deadline
     """Raise Unavailable unless this process wrote the dump (step 3)."""
     pid = rank.stat.pid
     threads = list(islice(dict.fromkeys(_threads(data)), _MOST_THREADS))
-    ids = frozenset(own_pid(procfs, pid, tid) for tid in procfs.tids(pid)[:_MOST_LIVING])
-    with open_memory(procfs, pid, deadline, start_ticks=rank.stat.start_ticks) as memory:
+    ids = frozenset(procfs.inner_pid(pid, tid) for tid in procfs.tids(pid))
+    with open_memory(procfs, rank.stat, deadline) as memory:
         if any(_is_thread(memory, address, ids) for address in threads):
             return
     why = "none of the threads it names is a thread of this process" if threads else "it names no threads"

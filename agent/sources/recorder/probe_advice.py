@@ -9,7 +9,6 @@ from agent.find.choose_ranks import Rank
 from agent.proc.job_files import open_named
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
-from agent.sources.logs.logs_source import own_pid
 from shared.errors import NotPermitted
 from shared.value import whole_texts
 
@@ -76,7 +75,7 @@ def _ignoring_option(arguments: list[str]) -> str | None:
 
 def _failure(procfs: ProcFs, pid: int, uid: str) -> str | None:
     """Return what our probe has left word of where it could not open a server."""
-    path = f"/tmp/unhang-{uid}/{own_pid(procfs, pid)}.status.json"
+    path = f"/tmp/unhang-{uid}/{procfs.inner_pid(pid)}.status.json"
     try:
         with open_named(procfs, pid, path, readers_of(procfs, pid)) as opened:
             error = whole_texts(json.loads(os.pread(opened, 4096, 0))["error"])

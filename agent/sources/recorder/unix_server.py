@@ -15,7 +15,6 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
 from agent.proc.procfs import ProcFs
-from agent.sources.logs.logs_source import own_pid
 from shared.errors import NotPermitted
 from shared.missing import Reason
 from shared.wire.trace import Origin
@@ -64,7 +63,7 @@ def find_unix_server(rank: Rank, procfs: ProcFs) -> UnixServer | None:
     """
     pid = rank.stat.pid
     named = rank.environment.get("TORCH_WORKER_SERVER_SOCKET")
-    inner = own_pid(procfs, pid)
+    inner = procfs.inner_pid(pid)
     uid = int(procfs.fields(pid, "status").get("Uid", "0 0").split()[1])
     try:
         for path in _listening_paths(procfs, pid):

@@ -2,32 +2,14 @@
 
 import click
 
-from cli.options import choose_collector, collector_options, json_option
-from cli.terminal import emit, emit_json, note
-from shared.answer.words import Kind
+from cli.command_table import command
+from cli.options import choose_collector
+from cli.terminal import answer, note
 
 _STATES = ["opened", "acknowledged", "resolved", "false_alarm"]
 
 
-@click.command(
-    short_help="List incidents, or say something to one.",
-    epilog="""\b
-Examples:
-  unhang incidents --collector http://head:8470
-  unhang incidents --state opened --host node07
-  unhang incidents --acknowledge ID --note 'cordoned node07'""",
-)
-@collector_options
-@json_option
-@click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only in this state; repeatable.")
-@click.option("--job", help="Only of this job.")
-@click.option("--host", help="Only with a culprit on this node.")
-@click.option("--kind", type=click.Choice([kind.value for kind in Kind]), metavar="KIND", help="Only of this kind.")
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="At most so many.")
-@click.option("--acknowledge", metavar="ID", help="Say that somebody works on this one.")
-@click.option("--false-alarm", metavar="ID", help="Say that nothing was wrong.")
-@click.option("--by", default="", help="Who says so.")
-@click.option("--note", "remark", default="", help="Why.")
+@command("incidents")
 def incidents(
     as_json: bool,
     states: tuple[str, ...],
@@ -47,6 +29,7 @@ def incidents(
         raise click.UsageError("--by and --note go with --acknowledge or --false-alarm")
     remote = choose_collector()
     from cli.sources.incidents import IncidentPage, change_incident, list_incidents
+    from cli.tables.incidents import incidents_table
 
     id = acknowledge if acknowledge is not None else false_alarm
     if id is not None:
@@ -56,9 +39,4 @@ def incidents(
         page = IncidentPage(incidents=(changed,))
     else:
         page = list_incidents(remote, states=states, job=job, host=host, kind=kind, limit=limit)
-    if as_json:
-        emit_json(page)
-        return
-    from cli.tables.incidents import incidents_table
-
-    emit(incidents_table(page.incidents))
+    answer(page, as_json, lambda page: incidents_table(page.incidents))

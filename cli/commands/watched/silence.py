@@ -5,8 +5,9 @@ import re
 
 import click
 
-from cli.options import choose_collector, collector_options, json_option
-from cli.terminal import emit, emit_json, note
+from cli.command_table import command
+from cli.options import choose_collector
+from cli.terminal import answer, note
 
 # job=llama   host!=node07   job=~llama-.*   kind!~rank_.*
 _MATCHER = re.compile(r"(?P<name>\w{1,64})(?P<how>=~|!~|!=|=)(?P<value>.*)", re.DOTALL)
@@ -14,23 +15,7 @@ _DURATION = re.compile(r"(?P<count>\d{1,6})(?P<unit>[smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-@click.command(
-    short_help="Silence incidents for a while.",
-    epilog="""\b
-Examples:
-  unhang silence job=llama-7b --for 2h --comment 'new checkpoint format'
-  unhang silence 'host=~node0.*' --for 1d --comment maintenance
-  unhang silence --list
-  unhang silence --expire ID""",
-)
-@click.argument("matchers", nargs=-1, metavar="LABEL=VALUE...")
-@collector_options
-@json_option
-@click.option("--for", "duration", default="2h", show_default=True, metavar="TIME", help="How long: 30m, 2h, 1d.")
-@click.option("--comment", default="", help="Why; needed for a new silence.")
-@click.option("--by", default=None, help="Who says so. [default: your user name]")
-@click.option("--list", "listing", is_flag=True, help="List silences.")
-@click.option("--expire", metavar="ID", help="End this one now.")
+@command("silence")
 def silence(
     matchers: tuple[str, ...],
     as_json: bool,
@@ -51,6 +36,7 @@ def silence(
     seconds, chosen = _seconds(duration), [_matcher(text) for text in matchers]
     remote = choose_collector()
     from cli.sources.incidents import expire_silence, list_silences, put_silence
+    from cli.tables.incidents import silences_table
 
     if expire is not None:
         expire_silence(remote, expire)
@@ -59,13 +45,7 @@ def silence(
     if chosen:
         id = put_silence(remote, chosen, seconds=seconds, by=by or getpass.getuser(), comment=comment)
         note(f"silenced for {duration}; end it with: unhang silence --expire {id}")
-    page = list_silences(remote)
-    if as_json:
-        emit_json(page)
-        return
-    from cli.tables.incidents import silences_table
-
-    emit(silences_table(page.silences))
+    answer(list_silences(remote), as_json, lambda page: silences_table(page.silences))
 
 
 def _seconds(text: str) -> int:

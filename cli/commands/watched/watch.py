@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from cli.options import choose_collector, collector_options, hosts_over_ssh, named_collector, ssh_options
+from cli.command_table import command
+from cli.options import choose_collector, hosts_over_ssh, named_collector
 from cli.terminal import emit, note
 
 if TYPE_CHECKING:
@@ -14,19 +15,7 @@ if TYPE_CHECKING:
     from shared.answer.incidents import IncidentEvent
 
 
-@click.command(
-    short_help="Watch jobs, and say which hangs and why.",
-    epilog="""\b
-Examples:
-  unhang watch                                     the jobs on this machine
-  unhang watch --collector http://head:8470        those that a collector watches
-  unhang watch --ssh --hosts 'node[01-16]'         those on some hosts, visited twice a minute
-  unhang watch --json | jq .incident.headline""",
-)
-@collector_options
-@ssh_options
-@click.option("--every", type=click.FloatRange(1, 3600), default=30.0, show_default=True, help="With --ssh: seconds.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line and nothing else.")
+@command("watch")
 def watch(every: float, as_json: bool) -> None:
     """Say what is open in the jobs on this machine, on hosts over ssh, or a collector's, then each change.
 

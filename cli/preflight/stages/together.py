@@ -43,7 +43,7 @@ async def try_all(board: Board) -> None:
         proof = await search(board, nodes, tried, grades.attempt, stage=stage)
         rest = proof.without_bad_links()
         board.together = frozenset(rest) if proof.is_proved(rest) else frozenset()
-        await _accuse(board, proof, grades)
+        await _accuse_all(board, proof, grades)
         stage.outcome = "passed" if len(rest) == len(nodes) and board.together else "failed"
         stage.text = f"{len(rest)} of {len(nodes)} nodes work together" if board.together else "not all could be judged"
 
@@ -57,7 +57,7 @@ async def measure(board: Board) -> float | None:
             return None
         grades = Grades(board)
         proof = await search(board, nodes, [], grades.attempt, stage=stage, breadth=Breadth.NEAR_PAIRS)
-        await _accuse(board, proof, grades)
+        await _accuse_all(board, proof, grades)
         if proof.bad or proof.unsteady or proof.bad_links or proof.unknown:
             stage.outcome = "failed"
         if grades.median is None:
@@ -121,7 +121,15 @@ class Grades:
         return [*lines, f"median of all pairs: {in_words(self.median)}"] if self.median else lines
 
 
-async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
+def _accuse(
+    board: Board, kind: PreflightKind, nodes: Sequence[int], text: str, *, hint: str = "", path: str = ""
+) -> None:
+    """Add a finding, with what trials of these nodes said."""
+    evidence, diagnosis = _evidence(board, nodes)
+    board.accuse(kind, nodes, text, path=path, evidence=evidence, diagnosis=diagnosis, hint=hint)
+
+
+async def _accuse_all(board: Board, proof: Proof, grades: Grades) -> None:
     bad = sorted(node for node in proof.bad if not board.lost(node))
     failing = [node for node in bad if not grades.only_slow([node])]
     closer = await asyncio.gather(*(_closer(board, node, proof, grades) for node in failing[:_MOST_CLOSER]))
@@ -134,30 +142,20 @@ async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
             continue
         path, hint = found.get(node, ("", ""))
         text = f"{name} works with no other node: its trials with {peers} failed or were slow; these work with others"
-        evidence, diagnosis = _evidence(board, [node])
-        board.accuse(
-            PreflightKind.NODE_FAILS, [node], text, path=path, evidence=evidence, diagnosis=diagnosis, hint=hint
-        )
+        _accuse(board, PreflightKind.NODE_FAILS, [node], text, hint=hint, path=path)
     for node in sorted(proof.unsteady):
         text = f"{board.names[node]} works with other nodes at times only; these work with one another"
-        evidence, diagnosis = _evidence(board, [node])
-        board.accuse(
-            PreflightKind.NODE_UNSTEADY, [node], text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_UNSTEADY
-        )
+        _accuse(board, PreflightKind.NODE_UNSTEADY, [node], text, hint=_HINT_UNSTEADY)
     for link in sorted(proof.bad_links):
         named = " and ".join(board.hosts(link))
         if grades.only_slow(link):
             text = f"{named} are slow together; both are fast with other nodes"
             board.accuse(PreflightKind.LINK_SLOW, link, text, evidence=grades.figures(link), hint=_HINT_LINK)
             continue
-        evidence, diagnosis = _evidence(board, link)
         text = f"{named} do not work together; both work with other nodes"
         hint = await _with_interface(board, link) if why_another(board, link) else ""
         path = f"{interface_variable(board)} is not set" if hint else ""
-        board.accuse(
-            PreflightKind.LINK_FAILS, link, text, path=path, evidence=evidence, diagnosis=diagnosis,
-            hint=hint or _HINT_LINK,
-        )  # fmt: skip
+        _accuse(board, PreflightKind.LINK_FAILS, link, text, hint=hint or _HINT_LINK, path=path)
     if proof.split:
         near = min(proof.split[1])
         path, hint = await _closer(board, near, proof, grades)
@@ -169,21 +167,16 @@ async def _accuse(board: Board, proof: Proof, grades: Grades) -> None:
 async def _accuse_nobody(board: Board, proof: Proof) -> None:
     """Faults of which it cannot be said whose they are."""
     for members in at_scale(proof):
-        evidence, diagnosis = _evidence(board, members)
         text = f"{len(members)} nodes together fail; all parts of them that were tried work"
-        board.accuse(
-            PreflightKind.FAILS_AT_SCALE, members, text, evidence=evidence, diagnosis=diagnosis, hint=_HINT_SCALE
-        )
-    for flaky in proof.flaky:
-        evidence, diagnosis = _evidence(board, sorted(flaky))
-        text = f"{_named(board, sorted(flaky))} failed together, or were slow, once, and passed once"
-        board.accuse(PreflightKind.COMES_AND_GOES, sorted(flaky), text, evidence=evidence, diagnosis=diagnosis)
+        _accuse(board, PreflightKind.FAILS_AT_SCALE, members, text, hint=_HINT_SCALE)
+    for flaky in map(sorted, proof.flaky):
+        text = f"{_named(board, flaky)} failed together, or were slow, once, and passed once"
+        _accuse(board, PreflightKind.COMES_AND_GOES, flaky, text)
     unknown = sorted(proof.unknown)
     if unknown and not board.late:
-        evidence, diagnosis = _evidence(board, unknown)
         hint = await _with_interface(board, unknown) if not proof.sound else ""
         text = f"{', '.join(board.hosts(unknown)[:8])} work with no other node, and nothing shows which is at fault"
-        board.accuse(PreflightKind.NOT_TOLD_APART, unknown, text, evidence=evidence, diagnosis=diagnosis, hint=hint)
+        _accuse(board, PreflightKind.NOT_TOLD_APART, unknown, text, hint=hint)
 
 
 def _evidence(board: Board, nodes: Sequence[int]) -> tuple[list[str], str]:

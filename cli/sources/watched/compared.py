@@ -7,22 +7,11 @@ from pydantic import Field
 from cli.sources.files import Files
 from cli.sources.job_source import Wanted
 from cli.sources.remote import Remote, segment
-from collector.align.expected import Expected
-from collector.keep.kept import Kept
-from collector.show.html.compare import comparison
-from collector.show.html.report import Report, report_of
+from collector.show.html.compare import ComparedFact, comparison
+from collector.show.text.text import headline_text
 from shared.answer.diagnosis import Diagnosis
 from shared.errors import InvalidInput, quoted
 from shared.value import Value
-
-
-class ComparedFact(Value):
-    """One fact of both."""
-
-    name: str
-    left: str
-    right: str
-    differ: bool
 
 
 class ComparedDiagnoses(Value):
@@ -46,14 +35,4 @@ def read_diagnosis(named: str, remote: Remote | None) -> Diagnosis:
 
 def compare_diagnoses(left: Diagnosis, right: Diagnosis) -> ComparedDiagnoses:
     """Return what both say, fact by fact."""
-    one, other = _report(left), _report(right)
-    rows = comparison(one, other)
-    return ComparedDiagnoses(
-        left=one.headline,
-        right=other.headline,
-        facts=tuple(ComparedFact(name=row.name, left=row.left, right=row.right, differ=row.differ) for row in rows),
-    )
-
-
-def _report(diagnosis: Diagnosis) -> Report:
-    return report_of(Kept(diagnosis=diagnosis, expected=Expected(job=diagnosis.job), snapshots=()))
+    return ComparedDiagnoses(left=headline_text(left), right=headline_text(right), facts=comparison(left, right))

@@ -8,33 +8,18 @@ from shared.wire.trace import Signature
 # Parts of a signature that must be equal on all members: i input elements, o output elements, d dtype.
 # Rooted operations differ rightly on the root; all_to_all's splits may differ between any two ranks.
 _MUST_AGREE = {
-    "all_reduce": "iod",
-    "all_reduce_coalesced": "iod",
-    "all_gather": "od",
-    "all_gather_into_tensor": "od",
-    "all_gather_coalesced": "od",
-    "all_gather_into_tensor_coalesced": "od",
-    "reduce_scatter": "id",
-    "reduce_scatter_tensor": "id",
-    "reduce_scatter_coalesced": "id",
-    "reduce_scatter_tensor_coalesced": "id",
-    "broadcast": "id",
-    "reduce": "id",
-    "gather": "id",
-    "scatter": "od",
-    "all_to_all": "d",
-    "all_to_all_single": "d",
-    "barrier": "",
-    "coalesced": "",
-    # Parts of uneven all_gathers and reduce_scatters: each sends as much as all others expect.
-    "_broadcast_oop": "id",
-    "_reduce_oop": "id",
-    # torchcomms' names.
-    "all_gather_single": "od",
-    "all_gather_v": "od",
-    "reduce_scatter_single": "id",
-    "reduce_scatter_v": "id",
-    "all_to_all_v_single": "d",
+    op: parts
+    for parts, ops in {
+        "iod": "all_reduce all_reduce_coalesced",
+        "od": "all_gather all_gather_into_tensor all_gather_coalesced all_gather_into_tensor_coalesced scatter"
+        " all_gather_single all_gather_v",  # the last two are torchcomms' names, as below
+        "id": "reduce_scatter reduce_scatter_tensor reduce_scatter_coalesced reduce_scatter_tensor_coalesced"
+        " broadcast reduce gather reduce_scatter_single reduce_scatter_v"
+        " _broadcast_oop _reduce_oop",  # parts of uneven operations: each sends as much as all others expect
+        "d": "all_to_all all_to_all_single all_to_all_v_single",
+        "": "barrier coalesced",
+    }.items()
+    for op in ops.split()
 }
 
 
@@ -50,6 +35,19 @@ OTHER_SIDE = {"send": "recv", "recv": "send"}
 """What completes a point-to-point operation."""
 UNPAIRED = frozenset({"send", "recv"})
 """Operations of two, whose peers some recorders leave out."""
+
+
+_GATHERS = frozenset({"all_gather", "all_gather_into_tensor", "all_gather_single"})
+_SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single"})
+
+
+def members_by_sizes(op: str | None, into: int, out: int) -> int | None:
+    """How many members a group has whose operation gathers from all, or scatters to all, equal parts.
+
+    `into`, `out`: elements in and out. None: sizes do not tell.
+    """
+    many, one = (out, into) if op in _GATHERS else (into, out)
+    return many // one if op in _GATHERS | _SCATTERS and one > 0 and many % one == 0 else None
 
 
 Facts = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None, tuple[str, ...] | None]

@@ -14,7 +14,7 @@ from operator import itemgetter
 from collector.align.roster import RankView, Roster
 from collector.align.thresholds import INCIDENT_SECONDS
 from shared.isolation import costs_itself
-from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs, is_last_word
+from shared.wire.log_events import VOICES, EventKind, LogEvent, LogFile, Logs, is_last_word
 from shared.wire.nccl_calls import LoggedCommunicator
 
 _MARK = re.compile(r"-?[0-9]{1,18}")
@@ -67,7 +67,7 @@ class Statements:
         return frozenset(rank for rank, events in self.by_rank.items() if any(map(is_wait, events)))
 
 
-_APART = frozenset({EventKind.INTERFACE, EventKind.SAYS_WAIT})
+_APART = VOICES | {EventKind.INTERFACE}
 NOTHING_HEARD = Statements({}, (), ())
 
 
@@ -105,7 +105,7 @@ def hear(roster: Roster, *, of: EventKind | None = None) -> Statements:
     called = (each for each in roster.communicators if each.rank is None or each.rank in roster.ranks)
     counted = tuple(each for each in called if each.size > 0 and (each.comm_rank or 0) >= 0)
     said = (*(event for view in every.values() for event in view.logged), *roster.unowned)
-    voices = tuple((event.rank, event) for event in said if event.kind is EventKind.SAYS_WAIT)
+    voices = tuple((event.rank, event) for event in said if event.kind in VOICES)
     return Statements(statements, tuple(unowned), counted, voices)
 
 

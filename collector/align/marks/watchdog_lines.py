@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.groups.signature_rules import Facts, facts_of, members_by_sizes
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import UNTOLD, GroupKey, Membership, key_of
 from collector.align.marks.table import Call, MarkTable, RankMark, Witness
@@ -18,8 +18,6 @@ from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.trace import Signature
 
-_GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
-_SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 _NOT_COMPARABLE = frozenset({"send", "recv", "coalesced"})
 """Their sequence numbers count what one rank sends or receives."""
 _NO_COINCIDENCE = 100
@@ -60,8 +58,7 @@ class Timeout:
     def members(self) -> int | None:
         """How many members a group has whose operation gathers from all, or scatters to all, equal parts."""
         into, out = (0 if size is None else int(size) for size in self.sizes)
-        many, one = (out, into) if self.op in _GATHERS else (into, out)
-        return many // one if self.op in _GATHERS | _SCATTERS and one > 0 and many % one == 0 else None
+        return members_by_sizes(self.op, into, out)
 
 
 @dataclass

@@ -92,7 +92,7 @@ def _doing(fault: Fault, gpus: Mapping[int, Sequence[Gpu]], facts: Mapping[str, 
         return f"data still moves over {', '.join(where)}: the ranks may be slow rather than stuck"
     if not gpus or len(gpus) < len(fault.victims):
         return ""
-    if all(map(_spins, gpus.values())):
+    if all(map(spin, gpus.values())):
         return (
             f"{either(gpus, 'the GPU spins', 'all GPUs spin')} in a kernel, at a fraction of the power that computing "
             "takes: the operation was launched and waits for data"
@@ -111,7 +111,8 @@ def _moves(port: Port) -> bool:
     return port.kind != "ethernet" and most >= MOVING_BYTES_PER_SECOND
 
 
-def _spins(gpus: Iterable[Gpu]) -> bool:
+def spin(gpus: Iterable[Gpu]) -> bool:
+    """Does one of them run a kernel that computes nothing?"""
     return any(gpu.spins or _draws(gpu, 0.0, SPINNING_POWER_SHARE) for gpu in gpus)
 
 
@@ -136,7 +137,7 @@ def _computes(gpus: Iterable[Gpu]) -> bool:
 
 
 def _odd_gpu(gpus: Mapping[int, Sequence[Gpu]], fault: Fault, observations: Observations) -> _Odd | None:
-    spinning = [rank for rank, mine in gpus.items() if _spins(mine)]
+    spinning = [rank for rank, mine in gpus.items() if spin(mine)]
     others = [rank for rank in fault.victims if rank not in spinning]
     if len(others) != 1 or len(spinning) < LEAST_NODES or others[0] not in gpus:
         return None

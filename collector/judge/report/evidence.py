@@ -69,7 +69,10 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found.append(_motion(observations))
     elif observations.motion.ranks(Motion.FROZEN):
         found.append(_watched(observations.motion))
-    return tuple(found)
+    said: dict[str, Evidence] = {}
+    for each in found:
+        said.setdefault(each.text, each)  # what was found before may be so still
+    return tuple(said.values())
 
 
 def _of_sibling(sibling: Sibling) -> StackEvidence:

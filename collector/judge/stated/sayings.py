@@ -27,6 +27,7 @@ _STATES = {
     EventKind.COLLECTIVE_MISMATCH: Stated.AT,
     EventKind.TRANSPORT_ERROR: Stated.FAILED,
     EventKind.EXCEPTION: Stated.FAILED,
+    EventKind.SAYS_ERROR: Stated.FAILED,
     EventKind.OUT_OF_MEMORY: Stated.FAILED,
     EventKind.DEVICE_ERROR: Stated.FAILED,
     EventKind.SIGNAL: Stated.ENDED,
@@ -86,7 +87,7 @@ Key = tuple[Stated, str | None, str | None, int | None, str, str]
 def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> Iterator[Saying]:
     """Yield all that is said, in the order of sources, ranks and lines."""
     spoken = observations.statements
-    for rank, event in (*spoken.all(), *spoken.voices):
+    for rank, event in _of_tables((*spoken.all(), *spoken.voices)):
         yield from _of_line(rank, event)
     for edge in observations.edges:
         name = edge.group.ref.description or edge.group.name
@@ -98,6 +99,18 @@ def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> It
     for view in observations.roster.gone():
         if view.exited is not None:
             yield Saying(view.rank, Stated.ENDED, ENDINGS, place=how_they_ended({view.rank: view.exited}))
+
+
+def _of_tables(heard: Sequence[tuple[int | None, LogEvent]]) -> Iterator[tuple[int | None, LogEvent]]:
+    """Make one line of each entry of torchelastic's table: when, which rank, and below them how it ended."""
+    ranks = {(e.path, e.number + 1): int(e.fields["failed_rank"]) for _, e in heard if "failed_rank" in e.fields}
+    told = {(event.path, event.number) for _, event in heard if "exit_code" in event.fields}
+    for rank, event in heard:
+        entry = (
+            (event.path, event.number + 1) in told if "failed_rank" in event.fields else "seen_ended" in event.fields
+        )
+        if not entry:
+            yield ranks.get((event.path, event.number), rank), event
 
 
 # PMPI_Allreduce        ompi_coll_base_allreduce_intra_recursivedoubling        ccl_allgather_impl        ncclAllReduce

@@ -1,34 +1,28 @@
 """Two diagnoses side by side: what is the same, and what is not."""
 
-from typing import NamedTuple
-
-from collector.show.html.report import Report
 from collector.show.text.frames import place_text
 from collector.show.text.waits import operation_text, ranks_text
-from shared.answer.diagnosis import Finding
+from shared.answer.diagnosis import Diagnosis, Finding
+from shared.value import Value
 
 
-class ComparedRow(NamedTuple):
+class ComparedFact(Value):
     """One fact of both."""
 
     name: str
     left: str
     right: str
-
-    @property
-    def differ(self) -> bool:
-        """Are they unequal?"""
-        return self.left != self.right
+    differ: bool
 
 
-def comparison(left: Report, right: Report) -> tuple[ComparedRow, ...]:
+def comparison(left: Diagnosis, right: Diagnosis) -> tuple[ComparedFact, ...]:
     """Return what the verdicts and the first findings of two diagnoses say, fact by fact."""
     ours, theirs = _facts(left), _facts(right)
-    return tuple(ComparedRow(name, ours.get(name, "–"), theirs.get(name, "–")) for name in ours | theirs)
+    both = {name: (ours.get(name, "–"), theirs.get(name, "–")) for name in ours | theirs}
+    return tuple(ComparedFact(name=n, left=one, right=other, differ=one != other) for n, (one, other) in both.items())
 
 
-def _facts(report: Report) -> dict[str, str]:
-    diagnosis = report.diagnosis
+def _facts(diagnosis: Diagnosis) -> dict[str, str]:
     first = diagnosis.findings[0] if diagnosis.findings else None
     facts = {
         "job": diagnosis.job or "–",

@@ -38,7 +38,7 @@ def exports_of(report: Report) -> tuple[Export, ...]:
     """Return the files that a page can give, as far as its report has what they need."""
     exports = []
     if report.tree is not None and report.tree.tree:
-        value = speedscope(report.tree.root, name=report.diagnosis.job or "")
+        value = speedscope(report.tree.tree, name=report.diagnosis.job or "")
         about = "merged stacks, for speedscope"
         exports.append(_export("job.speedscope.json", about, value, "unhang stacks --format speedscope"))
     records = _records(report.kept)

@@ -16,7 +16,7 @@ from collector.show.html.grid import Sheet, draw_sheets
 from collector.show.html.lanes import GroupLanes, QuietGroups, draw_lanes
 from collector.show.html.standing import MEANINGS, RankStanding, places_of, ranks_by_standing
 from collector.show.html.wait_drawing import WaitDrawing, draw_waits
-from collector.show.html.wording import CAUSES, DIED, KINDS
+from collector.show.html.wording import CAUSES, DIED, KINDS, PROVES
 from collector.show.text.classes import culprits_of
 from collector.show.text.coverage import conflict_text, coverage_text, fold_gaps, gap_text
 from collector.show.text.findings import why_certain
@@ -40,24 +40,6 @@ _MOST_LOG_RANKS = 12
 _LOG_LINES = 25
 _MOST_FDS = 8
 _MOST_CULPRITS = 8
-
-PROVES = {
-    "sequence": "how far each rank is",
-    "signature": "that they call different operations",
-    "stack": "where it is",
-    "process": "what its process does",
-    "absence": "who is missing",
-    "log": "what was logged",
-    "fd": "what it holds open",
-    "motion": "what moves, and what does not",
-    "work": "what it is at work with",
-    "lag": "how late it comes each time",
-    "kernel": "what the node's kernel logged",
-    "gpu": "what the GPU driver reports",
-    "port": "what the node's network port reports",
-    "pod": "what Kubernetes reports",
-}
-"""What each kind of evidence shows: said beside it."""
 
 
 @dataclass(frozen=True)

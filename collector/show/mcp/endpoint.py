@@ -1,6 +1,7 @@
 """`/mcp` on the collector: each request is answered by a server of its own, which asks the REST API as its caller."""
 
 from importlib.util import find_spec
+from typing import Any
 
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -27,19 +28,20 @@ class McpEndpoint:
         self._api = api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await run_in_thread(_import)
-        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-        from collector.show.mcp.server import make_server
-
+        manage, make_server = await run_in_thread(_import)
         async with _client_as_caller(self._api, scope) as client:
-            manager = StreamableHTTPSessionManager(make_server(Rest(client)), stateless=True)
+            manager = manage(make_server(Rest(client)), stateless=True)
             async with manager.run():  # whatever a tool still does ends with the request
                 await manager.handle_request(scope, receive, send)
 
 
-def _import() -> None:
-    pass
+def _import() -> tuple[Any, Any]:
+    """Import what takes long, in a thread: all other requests go on meanwhile."""
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from collector.show.mcp.server import make_server
+
+    return StreamableHTTPSessionManager, make_server
 
 
 def _client_as_caller(api: ASGIApp, caller: Scope) -> httpx.AsyncClient:

@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from collector.question import Step
-from collector.show.mcp.answers import NOTICE, schema_of_answer
+from collector.show.mcp.answers import NOTICE
+from collector.show.mcp.described import TOOLS
 from collector.show.mcp.rest import Rest
-from collector.show.mcp.schemas import arguments_schema
-from collector.show.mcp.tools import TOOLS
+from collector.show.mcp.tools import RUNS
 from shared import VERSION
 from shared.errors import InvalidInput, UnhangError, quoted
 
@@ -68,7 +68,7 @@ async def _run(rest: Rest, context: ServerRequestContext[Any], called: CallToolR
         steps += 1
         await context.session.report_progress(steps, message=_in_words(step))
 
-    return await tool.run(rest, wanted, on_step)
+    return await RUNS[tool.name](rest, wanted, on_step)
 
 
 _MOST_WRONG = 4
@@ -111,8 +111,8 @@ _LISTED = tuple(
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=arguments_schema(tool.takes),
-        output_schema=schema_of_answer(tool.own),
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
         annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
     )
     for tool in TOOLS

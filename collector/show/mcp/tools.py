@@ -1,33 +1,13 @@
-"""The tools: what each takes, asks of the REST API, and answers. None changes anything."""
+"""What each tool asks of the REST API, and answers. None changes anything."""
 
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from collector.concurrency.threads import run_in_thread
 from collector.keep.run_ledger import RunState
-from collector.show.mcp.answers import DIAGNOSIS, INCIDENT, NOTHING, Schema, answer_of
-from collector.show.mcp.arguments import (
-    CAUSE,
-    CURSOR,
-    DIAGNOSIS_ID,
-    EARLIER,
-    INCIDENT_ID,
-    JOB,
-    KIND,
-    LINES,
-    NAMING,
-    NODE,
-    OF_JOB,
-    ON_NODE,
-    PART,
-    RANKS,
-    STATE,
-    WAIT,
-    Arguments,
-    Part,
-    takes,
-)
+from collector.show.mcp.answers import answer_of
+from collector.show.mcp.described import PARTS
 from collector.show.mcp.pages import Document, Page, not_a_cursor, page_of
 from collector.show.mcp.rest import OnStep, Rest, segment
 from shared.answer.diagnosis import Diagnosis
@@ -39,7 +19,7 @@ _LISTED = 50
 """Diagnoses or incidents that one page holds at most."""
 
 _MOST_CULPRITS = 8
-"""Of one incident in a list."""
+"""Of one incident in a list, as its description says."""
 
 _LATER = "it is being made: call get_diagnosis with this id in some seconds"
 _NOW = "more is there: ask for fewer `ranks`, or call diagnose_job and pass its id as `diagnosis`, which has all pages"
@@ -47,18 +27,6 @@ _NOW = "more is there: ask for fewer `ranks`, or call diagnose_job and pass its 
 Given = dict[str, Any]
 Run = Callable[[Rest, Given, OnStep], Awaitable[Document]]
 """Asks for what these arguments say. Raises UnhangError."""
-
-
-class ReadingTool(NamedTuple):
-    """One tool."""
-
-    name: str
-    title: str
-    description: str
-    takes: type[Arguments]
-    run: Run
-    own: Schema = NOTHING
-    """Fields of its answer outside of `untrusted`, beside those that all have."""
 
 
 async def _list_jobs(rest: Rest, given: Given, _: OnStep) -> Document:
@@ -149,7 +117,7 @@ async def _diagnosed(found: Document | RunState, *, part: str | None = None, cur
         return answer_of(None, advice=_LATER, id=found.id, status="running", step=step, **_NOT_YET)
     verdict = Verdict(found["verdict"])
     empty = Diagnosis(verdict=verdict, headline="").model_dump(mode="json", by_alias=True)
-    others = {each.value: empty[each.value] for each in Part if part is not None and each != part}
+    others = {each: empty[each] for each in PARTS if part is not None and each != part}
     page = await _paged({**found, **others}, cursor)
     act = None if found.get("action") is None else Act(found["action"]["do"])
     certainty = Certainty(found["findings"][0]["certainty"]) if found.get("findings") else None
@@ -181,101 +149,17 @@ def _decoded(name: str) -> str:
         raise not_a_cursor(name) from error
 
 
-TOOLS = (
-    ReadingTool(
-        "list_jobs",
-        "List jobs",
-        "Lists the distributed training jobs that run now: their names, ranks, hosts and absent ranks.",
-        takes(cursor=CURSOR),
-        _list_jobs,
-    ),
-    ReadingTool(
-        "diagnose_job",
-        "Diagnose a job",
-        (
-            "Finds the rank that hangs a job, where it is and what proves it, by looking at all its ranks now. Takes "
-            "seconds, up to two minutes where only time distinguishes slow from stuck. `act` says what to do, `action` "
-            "why. Act alone only where `certainty` is `proven`; ask a person about the others. A finding of kind "
-            "`held_up` is no hang: others wait for a rank that works."
-        ),
-        takes(job=JOB, wait_seconds=WAIT),
-        _diagnose_job,
-        DIAGNOSIS,
-    ),
-    ReadingTool(
-        "get_diagnosis",
-        "Get a diagnosis",
-        "Returns a diagnosis that was made, or how far it is; all of it, or one of its lists.",
-        takes(id=DIAGNOSIS_ID, part=PART, cursor=CURSOR),
-        _get_diagnosis,
-        DIAGNOSIS,
-    ),
-    ReadingTool(
-        "list_diagnoses",
-        "List kept diagnoses",
-        "Lists kept diagnoses, newest first: the history of all jobs, of one job, or of one node.",
-        takes(job=OF_JOB, node=NAMING, cursor=CURSOR),
-        _list_diagnoses,
-    ),
-    ReadingTool(
-        "list_incidents",
-        "List incidents",
-        (
-            "Lists jobs that the collector found hung or dead by itself, newest first: all, or of one job or one node. "
-            f"Each is without its history and with {_MOST_CULPRITS} culprits at most; get_incident has all."
-        ),
-        takes(job=OF_JOB, node=ON_NODE, state=STATE, kind=KIND, cause=CAUSE, cursor=CURSOR),
-        _list_incidents,
-    ),
-    ReadingTool(
-        "get_incident",
-        "Get an incident",
-        "Returns one incident with its history: what was found, who has acknowledged it, when it was over.",
-        takes(id=INCIDENT_ID, cursor=CURSOR),
-        _get_incident,
-        INCIDENT,
-    ),
-    ReadingTool(
-        "node_history",
-        "History of a node",
-        (
-            "Lists the incidents whose culprits ran on a node, then the diagnoses that name it. Its hardware "
-            "deserves a look only if the causes repeat that hardware can have: gpu_fault, network, device_sync, "
-            "communication, filesystem."
-        ),
-        takes(node=NODE, cursor=CURSOR),
-        _node_history,
-    ),
-    ReadingTool(
-        "show_stacks",
-        "Show stacks",
-        "Groups the ranks of a job by their stacks: which ranks are at which place in the code.",
-        takes(job=JOB, diagnosis=EARLIER, cursor=CURSOR, ranks=RANKS),
-        _aspect("stacks", "ranks", format="classes"),
-    ),
-    ReadingTool(
-        "show_sequences",
-        "Show sequences",
-        (
-            "Shows per process group which collective each rank has issued and completed, and who is behind. "
-            "Needs flight records."
-        ),
-        takes(job=JOB, diagnosis=EARLIER, cursor=CURSOR, ranks=RANKS),
-        _aspect("sequences", "ranks"),
-    ),
-    ReadingTool(
-        "show_logs",
-        "Show logs",
-        "Shows the last log lines of each rank, and the lines that were recognised. Secrets are redacted.",
-        takes(job=JOB, diagnosis=EARLIER, cursor=CURSOR, ranks=RANKS, lines=LINES),
-        _aspect("logs", "ranks", "lines"),
-    ),
-    ReadingTool(
-        "check_job",
-        "Check how a job was started",
-        "Lists what is wrong or risky in how a job was started, and what to change. It need not hang.",
-        takes(job=JOB, diagnosis=EARLIER, cursor=CURSOR),
-        _aspect("check"),
-    ),
-)
-"""In the order in which they are listed."""
+RUNS: dict[str, Run] = {
+    "list_jobs": _list_jobs,
+    "diagnose_job": _diagnose_job,
+    "get_diagnosis": _get_diagnosis,
+    "list_diagnoses": _list_diagnoses,
+    "list_incidents": _list_incidents,
+    "get_incident": _get_incident,
+    "node_history": _node_history,
+    "show_stacks": _aspect("stacks", "ranks", format="classes"),
+    "show_sequences": _aspect("sequences", "ranks"),
+    "show_logs": _aspect("logs", "ranks", "lines"),
+    "check_job": _aspect("check"),
+}
+"""By the name of the tool."""

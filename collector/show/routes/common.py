@@ -1,7 +1,7 @@
 """What routes have in common: the service they get, the job they name, and how values become responses."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qs
 
 from fastapi import Depends, Header, Path, Query, Request
@@ -46,6 +46,12 @@ JobName = Annotated[
 ]
 
 
+OfJob = Annotated[str | None, Query(description="Only of this job.")]
+Before = Annotated[str | None, Query(description="Only those older than this id.", max_length=64)]
+Limit = Annotated[int, Query(ge=1, le=500, description="At most so many.")]
+"""What lists are cut by."""
+
+
 def source_of(request: Request) -> tuple[str, ...]:
     """Return what makes a command ask this collector: `--collector` with the notify file's URL, else the caller's own.
 
@@ -78,6 +84,14 @@ def _ranks(
 
 Ranks = Annotated[frozenset[int] | None, Depends(_ranks)]
 """The query parameter `ranks`; None: all."""
+
+
+Row = TypeVar("Row", bound=Any)
+
+
+def cut_at(rows: tuple[Row, ...], limit: int) -> tuple[tuple[Row, ...], str | None]:
+    """Return one page of rows that have ids, of which one more was asked for, and what to go on `before`."""
+    return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
 
 
 def json_answer(value: Value, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import Field
 
-from collector.show.routes.common import ServiceDependency, json_answer
+from collector.show.routes.common import Limit, ServiceDependency, json_answer
 from shared.answer.deliveries import Delivery, DeliveryState
 from shared.server.problem_handlers import problems
 from shared.value import Value
@@ -30,7 +30,7 @@ async def list_deliveries(
     ] = None,
     receiver: Annotated[str | None, Query(description="Only to this receiver.", max_length=64)] = None,
     incident: Annotated[str | None, Query(description="Only about this incident.", max_length=64)] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
+    limit: Limit = 50,
 ) -> Response:
     """Return who was told of which change of an incident, and why not where that failed."""
     found = await service.async_store.ask(

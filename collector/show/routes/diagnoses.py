@@ -16,7 +16,18 @@ from collector.keep.kept import Kept
 from collector.keep.run_ledger import RunState
 from collector.keep.store import Listed
 from collector.question import NativePolicy, Question, later_deadline
-from collector.show.routes.common import Accept, JobName, ServiceDependency, choose_media, json_answer, source_of
+from collector.show.routes.common import (
+    Accept,
+    Before,
+    JobName,
+    Limit,
+    OfJob,
+    ServiceDependency,
+    choose_media,
+    cut_at,
+    json_answer,
+    source_of,
+)
 from collector.show.routes.pages.reports import pages_of
 from collector.show.routes.rights import SightDependency
 from collector.show.text.markdown import render_markdown
@@ -146,14 +157,14 @@ async def diagnose_job(
 async def list_diagnoses(
     service: ServiceDependency,
     sight: SightDependency,
-    job: Annotated[str | None, Query(description="Only of this job.")] = None,
+    job: OfJob = None,
     host: Annotated[
         str | None, Query(description="Only with a finding that names a culprit or a link on this node.")
     ] = None,
     kind: Annotated[Kind | None, Query(description="Only with a finding of this kind.")] = None,
     cause: Annotated[Cause | None, Query(description="Only with a finding of this cause.")] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
-    before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
+    limit: Limit = 50,
+    before: Before = None,
 ) -> Response:
     """Return what is kept, a page at a time. Those being made are not listed.
 
@@ -168,8 +179,8 @@ async def list_diagnoses(
     rows = await service.async_store.ask(
         service.store.list, job=job, limit=limit + 1, before=before, seen_by=sight.access
     )
-    more = rows[limit - 1].id if len(rows) > limit else None
-    return json_answer(DiagnosisList(diagnoses=rows[:limit], next=more))
+    shown, more = cut_at(rows, limit)
+    return json_answer(DiagnosisList(diagnoses=shown, next=more))
 
 
 @router.get(

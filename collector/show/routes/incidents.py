@@ -1,5 +1,6 @@
 """What the collector found wrong by itself, and what people say to it; the jobs that it watches."""
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated
 
@@ -10,8 +11,8 @@ from pydantic import ConfigDict, Field
 from collector.detect.silences import silenced_by
 from collector.keep.history import IncidentsWanted, search_incidents
 from collector.service import Service
-from collector.show.routes.common import ServiceDependency, json_answer
-from collector.show.routes.rights import SightDependency
+from collector.show.routes.common import Before, Limit, OfJob, ServiceDependency, json_answer
+from collector.show.routes.rights import Sight, SightDependency
 from shared.answer.incidents import Incident, IncidentState, WatchedJob
 from shared.answer.words import Cause, Kind
 from shared.server.problem_handlers import problems
@@ -67,12 +68,12 @@ async def list_incidents(
     state: Annotated[
         list[IncidentState] | None, Query(max_length=8, description="Only in this state; may be repeated.")
     ] = None,
-    job: Annotated[str | None, Query(description="Only of this job.")] = None,
+    job: OfJob = None,
     host: Annotated[str | None, Query(description="Only with a culprit on this node.")] = None,
     kind: Annotated[Kind | None, Query(description="Only of this kind.")] = None,
     cause: Annotated[Cause | None, Query(description="Only with this cause.")] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="At most so many.")] = 50,
-    before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
+    limit: Limit = 50,
+    before: Before = None,
 ) -> Response:
     """Return what is kept, a page at a time."""
     wanted = IncidentsWanted(job, host, kind, cause, tuple(state or ()))
@@ -109,10 +110,7 @@ async def acknowledge(
     remark: Annotated[Remark | None, Body()] = None,
 ) -> Response:
     """Acknowledge an incident; who else does so, or says more, is added to its history. 400 where it is over."""
-    await sight.incident(id)
-    said = remark or Remark()
-    changed = await service.async_store.note(service.store.incidents.acknowledge, id, by=said.by, note=said.note)
-    return json_answer(changed)
+    return json_answer(await remark_on(service, sight, id, service.store.incidents.acknowledge, remark or Remark()))
 
 
 @router.post(
@@ -131,10 +129,13 @@ async def false_alarm(
 
     The same fault is no incident again for a day, and a pause as long as this one is usual for jobs of that name.
     """
+    return json_answer(await remark_on(service, sight, id, service.store.incidents.false_alarm, remark or Remark()))
+
+
+async def remark_on(service: Service, sight: Sight, id: str, change: Callable[..., Incident], said: Remark) -> Incident:
+    """Change an incident that the caller may know of, by a word of somebody. Raises NotFound, StoreTrouble."""
     await sight.incident(id)
-    said = remark or Remark()
-    changed = await service.async_store.note(service.store.incidents.false_alarm, id, by=said.by, note=said.note)
-    return json_answer(changed)
+    return await service.async_store.note(change, id, by=said.by, note=said.note)
 
 
 async def as_shown(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:

@@ -1,4 +1,4 @@
-"""Views of kept diagnoses as JSON. What was seen then never changes, and who pages through it asks again and again."""
+"""Views and pages of kept diagnoses. What was seen then never changes, and is asked for again and again."""
 
 import asyncio
 import zlib
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from collector.concurrency.threads import run_in_thread
 
 _MOST_BYTES = 64 * 1024 * 1024
-"""Of compressed JSON. What is larger alone is made for each question."""
+"""Compressed. What is larger alone is made for each question."""
 
 
 class KeptViews:
@@ -30,6 +30,10 @@ class KeptViews:
                     return body
         self._made.move_to_end(key)
         return await run_in_thread(zlib.decompress, self._made[key])
+
+    def holds(self, key: Hashable) -> bool:
+        """Has it been made before?"""
+        return key in self._made
 
     def _keep(self, key: Hashable, packed: bytes) -> None:
         if len(packed) > self._most_bytes:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 from pydantic import Field
 
-from collector.show.routes.common import ServiceDependency, json_answer
+from collector.show.routes.common import Before, ServiceDependency, cut_at, json_answer
 from shared.answer.preflight import KeptPreflight, NodeState, PreflightResult
 from shared.server.problem_handlers import problems
 from shared.value import Value
@@ -54,12 +54,11 @@ async def list_preflights(
     service: ServiceDependency,
     host: Annotated[str | None, Query(description="Only those in which this node took part.", max_length=300)] = None,
     limit: Annotated[int, Query(ge=1, le=100, description="At most so many.")] = 20,
-    before: Annotated[str | None, Query(description="Only those older than this id.", max_length=64)] = None,
+    before: Before = None,
 ) -> Response:
     """Return what is kept, a page at a time; of one node, also how often it was found to be what."""
     rows = await service.async_store.ask(service.store.preflights.list, host=host, limit=limit + 1, before=before)
-    more = rows[limit - 1].id if len(rows) > limit else None
-    shown = rows[:limit]
+    shown, more = cut_at(rows, limit)
     record = None if host is None else record_of(host, shown)
     return json_answer(PreflightList(preflights=shown, node=record, next=more))
 

@@ -217,10 +217,10 @@ async def get_stacks(
         return await looked.answer(view_tree)
     tree = await looked.view(view_tree)
     if format is StackFormat.FOLDED:
-        return PlainTextResponse(render_folded(tree.root))
+        return PlainTextResponse(render_folded(tree.tree))
     if format is StackFormat.SPEEDSCOPE:
-        return JSONResponse(speedscope(tree.root, name=tree.job or ""))
-    return PlainTextResponse(render_tree(tree.root) + render_others(tree.others))
+        return JSONResponse(speedscope(tree.tree, name=tree.job or ""))
+    return PlainTextResponse(render_tree(tree.tree) + render_others(tree.others))
 
 
 @router.get("/{job:path}/check", response_model=ChecksView, summary="Is anything wrong in how the job was started?")

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from collector.show.text.layout import EMPTY, NARROWEST, Line, Span, Style, labelled, line, paint, paragraph
 from collector.show.text.printable import printable
 from shared.answer.checks import Check, Severity
-from shared.isolation import costs_itself
 from shared.plural import counted
 
 _STYLES = {Severity.WRONG: Style.BAD, Severity.RISKY: Style.WARNING, Severity.NOTE: Style.DIM}
@@ -31,7 +30,6 @@ def _name(check: Check) -> str:
     return f"{check.id.value} {check.rule}".rstrip()
 
 
-@costs_itself(lambda *_: [], part="launch checks in text")
 def worst_lines(checks: Sequence[Check], width: int) -> list[Line]:
     """Return what belongs under a verdict: the wrong and the risky; notes are counted."""
     grave = [check for check in checks if check.severity is not Severity.NOTE]

@@ -3,23 +3,18 @@
 import re
 from collections.abc import Sequence
 
-from collector.show.text.layout import Line, Style, paragraph
+from collector.show.text.layout import Line, Style, indented, paragraph
 from collector.show.text.printable import printable
 from collector.show.text.waits import ranks_text
 from shared.answer.diagnosis import Conflict, Coverage, Gap
 from shared.answer.files_read import FileRead
 from shared.answer.statements import Statement
-from shared.isolation import costs_itself
 from shared.missing import Reason
 from shared.plural import counted
 from shared.rank_sets import fold, unfold
 
 MOST_FILES = 20
 """Files of which is said what was read."""
-MOST_STATEMENTS = 20
-MOST_GAPS = 10
-"""Lines on what is missing."""
-
 _MOST_SOURCES = 6
 _NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d+)\b")
 
@@ -49,16 +44,9 @@ def read_lines(files: Sequence[FileRead], width: int) -> list[Line]:
     for each in files[:MOST_FILES]:
         lines += paragraph(file_text(each), width)
         for said in each.telling:
-            lines += [_moved(one) for one in paragraph(printable(said), width - 2, Style.DIM)]
-        lines += [_moved(one) for one in paragraph(each.note, width - 2)] if each.note else []
+            lines += [*indented(paragraph(printable(said), width - 2, Style.DIM), 2)]
+        lines += [*indented(paragraph(each.note, width - 2), 2)] if each.note else []
     more = len(files) - MOST_FILES
-    return [*lines, *paragraph(f"… {more} more in the JSON output", width, Style.DIM)] if more > 0 else lines
-
-
-def statement_lines(statements: Sequence[Statement], width: int) -> list[Line]:
-    """Return who said that he waited, and in what, each with what says so."""
-    lines = [each for said in statements[:MOST_STATEMENTS] for each in _hanging(statement_text(said), width)]
-    more = len(statements) - MOST_STATEMENTS
     return [*lines, *paragraph(f"… {more} more in the JSON output", width, Style.DIM)] if more > 0 else lines
 
 
@@ -74,14 +62,6 @@ def file_text(each: FileRead) -> str:
     )
     cut = "; it is too long, and not all of it was looked at" if each.cut else ""
     return f"{printable(each.path, most=200)}: {each.kind}{counts}{cut}"
-
-
-def gap_lines(gaps: Sequence[Gap], width: int) -> list[Line]:
-    """Return what was not seen, equal reasons folded into one line."""
-    folded = fold_gaps(gaps)
-    lines = [each for gap in folded[:MOST_GAPS] for each in _hanging(gap_text(gap), width)]
-    more = len(folded) - MOST_GAPS
-    return [*lines, *paragraph(f"… {more} more in the JSON output", width, Style.DIM)] if more > 0 else lines
 
 
 def fold_gaps(gaps: Sequence[Gap]) -> list[Gap]:
@@ -133,23 +113,7 @@ def gap_text(gap: Gap) -> str:
     return f"{whose}{printable(gap.missing.source, most=200)} {gap.missing.reason}{detail}"
 
 
-@costs_itself(lambda *_: [], part="conflicts in text")
-def conflict_lines(conflicts: Sequence[Conflict], width: int) -> list[Line]:
-    """Return the sources that cannot all be right."""
-    return [each for conflict in conflicts for each in _hanging(conflict_text(conflict), width)]
-
-
 def conflict_text(conflict: Conflict) -> str:
     """Return `stacks vs. recorder: …`."""
     sources = " vs. ".join(printable(source, most=80) for source in conflict.sources)
     return f"{sources}: {printable(conflict.text)}" if sources else printable(conflict.text)
-
-
-def _hanging(text: str, width: int) -> list[Line]:
-    first, *rest = paragraph(text, width - 2)
-    return [first, *(_moved(each) for each in rest)]
-
-
-def _moved(each: Line) -> Line:
-    head, *tail = each
-    return (head._replace(text=f"  {head.text}"), *tail)

@@ -17,7 +17,6 @@ class Style(StrEnum):
     PLAIN = ""
     BOLD = "1"
     DIM = "2"
-    RED = "31"
     BAD = "1;31"
     WARNING = "1;33"
     GOOD = "1;32"
@@ -97,6 +96,15 @@ def _broken(word: str, width: int) -> list[str]:
 def paragraph(text: str, width: int, style: Style = Style.PLAIN) -> list[Line]:
     """Return `text` wrapped to `width`."""
     return [line(each, style) for each in wrap(text, width)]
+
+
+def hanging(texts: Iterable[str], width: int) -> list[Line]:
+    """Return each text wrapped to `width`, its lines after the first moved a little to the right."""
+    lines: list[Line] = []
+    for text in texts:
+        first, *rest = paragraph(text, width - 2)
+        lines += [first, *indented(rest, 2)]
+    return lines
 
 
 def indented(lines: Iterable[Line], columns: int) -> list[Line]:

@@ -8,29 +8,20 @@ import re
 from collections.abc import Iterable, Sequence
 
 from collector.show.text.action import action_notes, action_title, besides
-from collector.show.text.checks import worst_lines
-from collector.show.text.classes import class_lines, culprits_of, shown_stacks
-from collector.show.text.coverage import (
-    MOST_STATEMENTS,
-    conflict_text,
-    coverage_text,
-    fold_gaps,
-    gap_text,
-    statement_text,
-)
+from collector.show.text.classes import shown_stacks
 from collector.show.text.findings import finding_blocks, why_certain
 from collector.show.text.layout import Line, fitted, plain
 from collector.show.text.printable import printable
+from collector.show.text.sections import Section, not_shown, sections
 from collector.show.text.text import about_text, headline_text
 from shared.answer.action import Action
-from shared.answer.diagnosis import Diagnosis, Finding, Gap, NextStep
+from shared.answer.diagnosis import Diagnosis, Finding, NextStep
 from shared.isolation import costs_itself, failures_told
 
 _WIDTH = 96
 """Width of code blocks: what a ticket shows without scrolling sideways."""
 
 _MOST_FINDINGS = 10
-_MOST_GAPS = 20
 
 _SPECIAL = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -43,24 +34,21 @@ _CALL = re.compile(r"<(?=[!@#])")  # <!channel>, <@U024BE7LH>: Slack acts on the
 def render_markdown(diagnosis: Diagnosis) -> str:
     """Return the verdict as Markdown (CommonMark)."""
     with failures_told() as failures:
-        parts = _parts(diagnosis)
-    gaps = [gap_text(Gap(missing=missing)) for missing in failures]
-    return "\n\n".join([*parts, *_bullets("Not shown", gaps)]) + "\n"
+        parts = [f"**{escaped(headline_text(diagnosis))}**", escaped(about_text(diagnosis)), *_act(diagnosis.action)]
+        for number, finding in enumerate(diagnosis.findings, 1):
+            parts += _finding(finding, number, diagnosis)
+        for section in sections(diagnosis, _WIDTH):
+            parts += _section(section)
+    return "\n\n".join([*parts, *(_section(not_shown(failures)) if failures else [])]) + "\n"
 
 
-def _parts(diagnosis: Diagnosis) -> list[str]:
-    return [
-        f"**{escaped(headline_text(diagnosis))}**",
-        escaped(about_text(diagnosis)),
-        *_act(diagnosis.action),
-        *(part for number, each in enumerate(diagnosis.findings, 1) for part in _finding(each, number, diagnosis)),
-        *_bullets("What is known", map(statement_text, diagnosis.statements[:MOST_STATEMENTS])),
-        *_steps("Next steps", besides(diagnosis.next_steps, diagnosis.action)),
-        *_stacks(diagnosis),
-        *_checks(diagnosis),
-        *_bullets("Coverage", _coverage(diagnosis)),
-        *_bullets("Conflicting sources", map(conflict_text, diagnosis.conflicts)),
-    ]
+def _section(section: Section) -> list[str]:
+    if section.steps:
+        return _steps(section.title, section.steps)
+    if section.lines:
+        return [f"{section.title}:", fenced(section.lines)]
+    texts = [section.head, *section.texts] if section.head else section.texts
+    return [f"{section.title}:", "\n".join(f"- {escaped(text)}" for text in texts)]
 
 
 def _act(action: Action | None) -> list[str]:
@@ -127,26 +115,3 @@ def _step(step: NextStep, number: int) -> str:
     if step.command is None:
         return text
     return f"{text}\n\n" + "\n".join(f"   {each}" for each in _shell(step.command).splitlines())
-
-
-@costs_itself(lambda diagnosis: [], part="stacks in Markdown")
-def _stacks(diagnosis: Diagnosis) -> list[str]:
-    lines = class_lines(diagnosis.stack_classes, _WIDTH, culprits=culprits_of(diagnosis))
-    return ["Stacks:", fenced(fitted(lines, _WIDTH))] if lines else []
-
-
-def _checks(diagnosis: Diagnosis) -> list[str]:
-    lines = worst_lines(diagnosis.checks, _WIDTH)
-    return ["Launch checks:", fenced(fitted(lines, _WIDTH))] if lines else []
-
-
-@costs_itself(lambda diagnosis: [], part="coverage in Markdown")
-def _coverage(diagnosis: Diagnosis) -> list[str]:
-    gaps = [gap_text(gap) for gap in fold_gaps(diagnosis.coverage.missing)]
-    more = [f"… {len(gaps) - _MOST_GAPS} more"] if len(gaps) > _MOST_GAPS else []
-    return [coverage_text(diagnosis.coverage), *gaps[:_MOST_GAPS], *more]
-
-
-def _bullets(title: str, texts: Iterable[str]) -> list[str]:
-    items = [f"- {escaped(text)}" for text in texts]
-    return [f"{title}:", "\n".join(items)] if items else []

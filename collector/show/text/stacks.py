@@ -5,8 +5,10 @@ be as deep as they like.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from collector.align.stacks.other_stacks import OtherStacks
+from collector.align.stacks.stack_classes import StackNode
 from collector.show.text.classes import class_lines
 from collector.show.text.frames import place_text
 from collector.show.text.layout import NARROWEST, Line, Span, Style, fitted, paint
@@ -20,61 +22,15 @@ SPEEDSCOPE_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 """The format's name for itself; a viewer at hand reads the file, nothing is fetched."""
 
 
-class Root(Protocol):
-    """What holds the outermost frames of all ranks; it has no place itself."""
-
-    @property
-    def children(self) -> Sequence["StackTreeNode"]: ...
-
-
-class StackTreeNode(Protocol):
-    """A frame, the ranks whose stacks pass through it, and what they called from there."""
-
-    @property
-    def place(self) -> Place: ...
-
-    @property
-    def ranks(self) -> str: ...
-
-    @property
-    def children(self) -> Sequence["StackTreeNode"]: ...
-
-
-class ListedProcess(Protocol):
-    """A child process."""
-
-    @property
-    def pid(self) -> int: ...
-
-
-class NamedStacks(Protocol):
-    """Threads or children of one name, and their stacks."""
-
-    @property
-    def what(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def tree(self) -> Sequence[StackTreeNode]: ...
-
-    @property
-    def left_out(self) -> int: ...
-
-    @property
-    def processes(self) -> Sequence[ListedProcess]: ...
-
-
 _MOST_PIDS = 8
 
 
-def render_tree(root: Root, *, colour: bool = False, width: int = 120) -> str:
+def render_tree(tree: Sequence[StackNode], *, colour: bool = False, width: int = 120) -> str:
     """Draw the tree: each frame with the ranks that passed it, indented only where they part."""
-    return paint(fitted(list(_tree(root.children)), max(width, NARROWEST)), colour=colour)
+    return paint(fitted(list(_tree(tree)), max(width, NARROWEST)), colour=colour)
 
 
-def render_others(others: Sequence[NamedStacks], *, colour: bool = False, width: int = 120) -> str:
+def render_others(others: Sequence[OtherStacks], *, colour: bool = False, width: int = 120) -> str:
     """Draw the trees of other threads and of child processes, each under its name."""
     lines: list[Line] = []
     for kind in others:
@@ -87,7 +43,7 @@ def render_others(others: Sequence[NamedStacks], *, colour: bool = False, width:
     return paint(fitted(lines, max(width, NARROWEST)), colour=colour)
 
 
-def _tree(tree: Sequence[StackTreeNode]) -> Iterator[Line]:
+def _tree(tree: Sequence[StackNode]) -> Iterator[Line]:
     every = fold(rank for node in tree for rank in unfold(node.ranks))
     if tree:
         yield (Span(f"[{folded(every)}]", Style.BOLD), Span(f" {counted(len(unfold(every)), 'rank')}", Style.DIM))
@@ -101,7 +57,7 @@ def _tree(tree: Sequence[StackTreeNode]) -> Iterator[Line]:
         waiting.extend(list(_below(node.children, node.ranks, margin))[::-1])
 
 
-def _below(nodes: Sequence[StackTreeNode], told: str, margin: str) -> Iterator[tuple[StackTreeNode, str, str, str]]:
+def _below(nodes: Sequence[StackNode], told: str, margin: str) -> Iterator[tuple[StackNode, str, str, str]]:
     """Yield each node with its prefix, that of its children, and the ranks shown above it."""
     if len(nodes) == 1:
         yield nodes[0], margin, margin, told
@@ -111,14 +67,14 @@ def _below(nodes: Sequence[StackTreeNode], told: str, margin: str) -> Iterator[t
         yield node, margin + branch, margin + under, told
 
 
-def _node_line(node: StackTreeNode, head: str, told: str) -> Line:
+def _node_line(node: StackNode, head: str, told: str) -> Line:
     """A line shows the ranks only if they differ from those above."""
     ranks = "" if node.ranks == told else f"[{folded(node.ranks)}] "
     frame = Span(place_text(node.place), Style.PLAIN if node.children else Style.WARNING)
     return (Span(head, Style.DIM), Span(ranks, Style.BOLD), frame)
 
 
-def _staying(node: StackTreeNode) -> tuple[int, ...]:
+def _staying(node: StackNode) -> tuple[int, ...]:
     """Return the ranks whose innermost frame this is."""
     gone_on = {rank for child in node.children for rank in unfold(child.ranks)}
     return tuple(rank for rank in unfold(node.ranks) if rank not in gone_on)
@@ -133,9 +89,9 @@ def render_classes(
     return paint(fitted(lines, width), colour=colour)
 
 
-def render_folded(root: Root) -> str:
+def render_folded(tree: Sequence[StackNode]) -> str:
     """Return one line per distinct stack, `outermost;…;innermost count`, as flame graph tools read it."""
-    lines = (f"{';'.join(map(_folded_frame, places))} {len(ranks)}" for places, ranks in _stacks(root.children))
+    lines = (f"{';'.join(map(_folded_frame, places))} {len(ranks)}" for places, ranks in _stacks(tree))
     return "".join(f"{each}\n" for each in sorted(lines))
 
 
@@ -144,9 +100,9 @@ def _folded_frame(place: Place) -> str:
     return f"{printable(place.function)} ({where})".replace(";", ":")
 
 
-def _stacks(tree: Sequence[StackTreeNode]) -> Iterator[tuple[tuple[Place, ...], tuple[int, ...]]]:
+def _stacks(tree: Sequence[StackNode]) -> Iterator[tuple[tuple[Place, ...], tuple[int, ...]]]:
     """Yield each path at whose end some ranks stay, with those ranks."""
-    waiting: list[tuple[StackTreeNode, tuple[Place, ...]]] = [(node, ()) for node in reversed(tree)]
+    waiting: list[tuple[StackNode, tuple[Place, ...]]] = [(node, ()) for node in reversed(tree)]
     while waiting:
         node, above = waiting.pop()
         path = (*above, node.place)
@@ -155,12 +111,12 @@ def _stacks(tree: Sequence[StackTreeNode]) -> Iterator[tuple[tuple[Place, ...], 
         waiting.extend((child, path) for child in reversed(node.children))
 
 
-def speedscope(root: Root, *, name: str) -> dict[str, Any]:
+def speedscope(tree: Sequence[StackNode], *, name: str) -> dict[str, Any]:
     """Return a file for speedscope as JSON values: one sample per distinct stack, weighted with its ranks."""
     name = printable(name) or "unhang"
     index: dict[Place, int] = {}
     samples, weights = [], []
-    for places, ranks in _stacks(root.children):
+    for places, ranks in _stacks(tree):
         label = Place(function=f"[ranks {fold(ranks)}]", file="")
         samples.append([index.setdefault(place, len(index)) for place in (*places, label)])
         weights.append(len(ranks))

@@ -1,9 +1,7 @@
 """The verdict for a terminal: the headline first, then each finding with its evidence, then what was not seen."""
 
 from collector.show.text.action import action_lines, besides
-from collector.show.text.checks import worst_lines
-from collector.show.text.classes import class_lines, culprits_of, shown_stacks
-from collector.show.text.coverage import conflict_lines, coverage_text, gap_lines, read_lines, statement_lines
+from collector.show.text.classes import shown_stacks
 from collector.show.text.findings import (
     answers_apart,
     finding_blocks,
@@ -12,9 +10,22 @@ from collector.show.text.findings import (
     title_text,
     why_certain,
 )
-from collector.show.text.layout import EMPTY, NARROWEST, Line, Span, Style, fitted, indented, line, paint, paragraph
+from collector.show.text.layout import (
+    EMPTY,
+    NARROWEST,
+    Line,
+    Span,
+    Style,
+    fitted,
+    hanging,
+    indented,
+    line,
+    paint,
+    paragraph,
+)
 from collector.show.text.printable import printable
-from shared.answer.diagnosis import Diagnosis, Finding, Gap, NextStep
+from collector.show.text.sections import Section, not_shown, sections
+from shared.answer.diagnosis import Diagnosis, Finding, NextStep
 from shared.answer.words import Verdict
 from shared.isolation import costs_itself, failures_told
 
@@ -36,23 +47,10 @@ def render_text(diagnosis: Diagnosis, *, colour: bool, width: int) -> str:
     """Return the verdict as text of at most `width` columns; only commands, which are to be copied, may be longer."""
     width = max(width, NARROWEST)
     with failures_told() as failures:
-        lines = _lines(diagnosis, width)
-    gaps = gap_lines([Gap(missing=missing) for missing in failures], width - 2)
-    return paint([*lines, *_section("Not shown", gaps)], colour=colour)
-
-
-def _lines(diagnosis: Diagnosis, width: int) -> list[Line]:
-    return [
-        *_head(diagnosis, width),
-        *_findings(diagnosis, width),
-        *_section("What is known", _stated(diagnosis, width)),
-        *_section("Next steps", _steps(besides(diagnosis.next_steps, diagnosis.action), width)),
-        *_section("Stacks", _classes(diagnosis, width)),
-        *_section("Launch checks", worst_lines(diagnosis.checks, width - 2)),
-        *_section("Files read", _read(diagnosis, width)),
-        *_section("Coverage", _coverage(diagnosis, width)),
-        *_section("Conflicting sources", conflict_lines(diagnosis.conflicts, width - 2)),
-    ]
+        lines = [*_head(diagnosis, width), *_findings(diagnosis, width)]
+        for section in sections(diagnosis, width - 2):
+            lines += _section(section, width)
+    return paint([*lines, *(_section(not_shown(failures), width) if failures else [])], colour=colour)
 
 
 def _unshown(summary: str) -> list[Line]:
@@ -120,27 +118,8 @@ def _steps(steps: tuple[NextStep, ...], width: int) -> list[Line]:
     return lines
 
 
-@costs_itself(lambda *_: [], part="stacks in text")
-def _classes(diagnosis: Diagnosis, width: int) -> list[Line]:
-    return fitted(class_lines(diagnosis.stack_classes, width - 2, culprits=culprits_of(diagnosis)), width - 2)
-
-
-@costs_itself(lambda *_: [], part="statements in text")
-def _stated(diagnosis: Diagnosis, width: int) -> list[Line]:
-    return statement_lines(diagnosis.statements, width - 2)
-
-
-@costs_itself(lambda *_: [], part="files in text")
-def _read(diagnosis: Diagnosis, width: int) -> list[Line]:
-    """Where files leave the verdict open: what they held."""
-    return read_lines(diagnosis.read, width - 2) if diagnosis.verdict is Verdict.CANNOT_TELL else []
-
-
-@costs_itself(lambda *_: [], part="coverage in text")
-def _coverage(diagnosis: Diagnosis, width: int) -> list[Line]:
-    gaps = gap_lines(diagnosis.coverage.missing, width - 4)
-    return [*paragraph(coverage_text(diagnosis.coverage), width - 2), *indented(gaps, 2)]
-
-
-def _section(title: str, lines: list[Line]) -> list[Line]:
-    return [EMPTY, line(title, Style.BOLD), *indented(lines, 2)] if lines else []
+def _section(section: Section, width: int) -> list[Line]:
+    head = paragraph(section.head, width - 2)
+    texts = indented(hanging(section.texts, width - 4), 2) if head else hanging(section.texts, width - 2)
+    body = [*head, *texts, *section.lines, *(_steps(section.steps, width) if section.steps else [])]
+    return [EMPTY, line(section.title, Style.BOLD), *indented(body, 2)]

@@ -48,15 +48,24 @@ struct piece {
     atomic_int refs, over;
     piece *next;
     piece *after; // a piece of another stream that must be over
-    void (*begin)(void *);
-    int (*is_over)(void *);
-    void *what;
-    double seconds, began, ended;
+    struct work work;
+    double began, ended;
+};
+
+struct graph {
+    struct node {
+        struct node *next;
+        struct work work;
+    } *first, **end;
+    size_t count;
+    unsigned long long id;
+    int closed;
 };
 
 struct stream {
     struct stream *next;
     piece *head, *tail, *last; // `last` was appended last, and may be over
+    struct graph *captured;
     int device, priority;
     long waiting;
 };
@@ -99,9 +108,10 @@ static int step(piece *one) {
     if (one->after && !lab_is_over(one->after)) return 0;
     if (!one->began) {
         one->began = now();
-        if (one->begin) one->begin(one->what);
+        if (one->work.begin) one->work.begin(one->work.what);
     }
-    if (one->is_over ? !one->is_over(one->what) : one->seconds < 0 || now() < one->began + one->seconds) return 0;
+    const struct work *work = &one->work;
+    if (work->is_over ? !work->is_over(work->what) : work->seconds < 0 || now() < one->began + work->seconds) return 0;
     one->ended = now();
     atomic_store(&one->over, 1);
     return 1;
@@ -124,7 +134,7 @@ static int drain(struct stream *stream) {
 static void note(struct gpu_state *state, const struct stream *stream) {
     if (stream->last) state->pid = getpid();
     if (!stream->head || !stream->head->began) return;
-    if (stream->head->is_over) state->spins = 1;
+    if (stream->head->work.is_over) state->spins = 1;
     else state->computes = 1;
 }
 
@@ -197,11 +207,23 @@ static piece *append(void *handle, piece *one) {
     return one;
 }
 
-piece *lab_push(void *stream, void (*begin)(void *), int (*is_over)(void *), void *what, double seconds) {
+int lab_is_captured(void *stream) { return stream_of(stream)->captured != NULL; }
+
+piece *lab_push(void *stream, struct work work) {
+    struct graph *graph = stream_of(stream)->captured;
+    if (graph) {
+        struct node *node = calloc(1, sizeof *node);
+        node->work = work;
+        *graph->end = node, graph->end = &node->next;
+        graph->count++;
+        return NULL;
+    }
     piece *one = calloc(1, sizeof *one);
-    *one = (piece){.refs = 1, .begin = begin, .is_over = is_over, .what = what, .seconds = seconds};
+    *one = (piece){.refs = 1, .work = work};
     return append(stream, one);
 }
+
+static void *copy_of(const void *what, size_t size) { return memcpy(malloc(size), what, size); }
 
 static piece *last_of(struct stream *stream) {
     pthread_mutex_lock(&lock);
@@ -227,11 +249,6 @@ int cudaStreamCreateWithFlags(void **where, unsigned flags) { return made(where,
 int cudaStreamCreateWithPriority(void **where, unsigned flags, int priority) { return made(where, priority); }
 int cudaStreamDestroy(void *stream) { return SUCCESS; }
 int cudaStreamGetPriority(void *stream, int *priority) { return put(priority, stream_of(stream)->priority); }
-int cudaStreamIsCapturing(void *stream, int *status) { return put(status, 0); }
-int cudaStreamGetCaptureInfo(void *stream, int *status) { return put(status, 0); }
-int cudaStreamGetCaptureInfo_v2(void *stream, int *status) { return put(status, 0); }
-int cudaStreamGetCaptureInfo_v3(void *stream, int *status) { return put(status, 0); }
-int cudaThreadExchangeStreamCaptureMode(int *mode) { return SUCCESS; }
 
 int cudaStreamQuery(void *stream) {
     piece *last = last_of(stream_of(stream));
@@ -261,6 +278,7 @@ int cudaDeviceSynchronize(void) {
 
 struct event {
     piece *recorded;
+    struct graph *captured; // recorded while this was made
 };
 
 int cudaEventCreateWithFlags(void **where, unsigned flags) {
@@ -276,7 +294,8 @@ int cudaEventDestroy(struct event *event) {
 }
 
 int cudaEventRecord(struct event *event, void *stream) {
-    piece *mark = lab_push(stream, NULL, NULL, NULL, 0);
+    event->captured = stream_of(stream)->captured;
+    piece *mark = event->captured ? NULL : lab_push(stream, (struct work){0});
     lab_give_back(event->recorded);
     event->recorded = mark;
     return SUCCESS;
@@ -299,10 +318,60 @@ int cudaEventElapsedTime(float *milliseconds, struct event *start, struct event 
     return SUCCESS;
 }
 int cudaStreamWaitEvent(void *stream, struct event *event, unsigned flags) {
-    if (lab_is_over(event->recorded)) return SUCCESS;
+    if (event->captured && !event->captured->closed) stream_of(stream)->captured = event->captured;
+    if (lab_is_captured(stream) || lab_is_over(event->recorded)) return SUCCESS;
     piece *one = calloc(1, sizeof *one);
     *one = (piece){.refs = 1, .after = keep(event->recorded)};
     lab_give_back(append(stream, one));
+    return SUCCESS;
+}
+
+// ---- Graphs: what streams were given while they were captured. At each launch all of it is appended again to one stream,
+// in the order in which it was captured.
+
+int cudaStreamBeginCapture(void *stream, int mode) {
+    static atomic_ullong made;
+    struct graph *graph = calloc(1, sizeof *graph);
+    graph->end = &graph->first, graph->id = atomic_fetch_add(&made, 1) + 1;
+    stream_of(stream)->captured = graph;
+    return SUCCESS;
+}
+int cudaStreamEndCapture(void *stream, struct graph **where) {
+    struct graph *graph = *where = stream_of(stream)->captured;
+    if (!graph) return 901; // cudaErrorStreamCaptureInvalidated
+    graph->closed = 1;
+    pthread_mutex_lock(&lock);
+    for (struct stream *one = streams; one; one = one->next) one->captured = one->captured == graph ? NULL : one->captured;
+    pthread_mutex_unlock(&lock);
+    return SUCCESS;
+}
+int cudaStreamIsCapturing(void *stream, int *status) { return put(status, lab_is_captured(stream)); }
+int cudaStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, struct graph **graph) {
+    struct graph *captured = stream_of(stream)->captured;
+    if (captured && id) *id = captured->id;
+    if (captured && graph) *graph = captured;
+    return put(status, captured != NULL);
+}
+int cudaStreamGetCaptureInfo_v3(void *stream, int *status, unsigned long long *id, struct graph **graph) {
+    return cudaStreamGetCaptureInfo_v2(stream, status, id, graph);
+}
+int cudaStreamGetCaptureInfo(void *stream, int *status, unsigned long long *id, struct graph **graph) {
+    return cudaStreamGetCaptureInfo_v2(stream, status, id, LAB_CUDA < 13000 ? NULL : graph);
+}
+int cudaThreadExchangeStreamCaptureMode(int *mode) { return SUCCESS; }
+int cudaGraphGetNodes(struct graph *graph, void **nodes, size_t *count) { return *count = graph->count, SUCCESS; }
+int cudaGraphInstantiate(struct graph **where, struct graph *graph) { return *where = graph, SUCCESS; }
+int cudaGraphInstantiateWithFlags(struct graph **where, struct graph *graph) { return *where = graph, SUCCESS; }
+int cudaGraphUpload(struct graph *graph, void *stream) { return SUCCESS; }
+int cudaGraphDestroy(struct graph *graph) { return SUCCESS; } // what was instantiated is the graph itself
+int cudaGraphExecDestroy(struct graph *graph) { return SUCCESS; }
+
+int cudaGraphLaunch(struct graph *graph, void *stream) {
+    for (struct node *node = graph->first; node; node = node->next) {
+        struct work work = node->work;
+        if (work.again) work.what = work.again(work.what);
+        lab_give_back(lab_push(stream, work));
+    }
     return SUCCESS;
 }
 
@@ -376,6 +445,8 @@ static void compute(void *what) {
     free(one);
 }
 
+static void *compute_again(const void *what) { return copy_of(what, sizeof(struct integers)); }
+
 static int is_given(const void *where);
 
 static struct integers *integers(struct integers what) {
@@ -413,8 +484,9 @@ int cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **argumen
     for (int i = 0; i < kernel_count; i++) kind = kernels[i].host == function ? kernels[i].kind : kind;
     if (kind == SPINS) seconds = (double)*(int64_t *)arguments[0] / 1e9;
     struct integers *done = kind == SUMS ? sum(arguments[0]) : kind > SUMS ? elementwise(kind, arguments) : NULL;
-    if (done) lab_give_back(lab_push(stream, compute, NULL, done, seconds));
-    else if (seconds > 0 || stream_of(stream)->head) lab_give_back(lab_push(stream, NULL, NULL, NULL, seconds));
+    if (done) lab_give_back(lab_push(stream, (struct work){compute, NULL, done, seconds, compute_again}));
+    else if (seconds > 0 || stream_of(stream)->head || lab_is_captured(stream))
+        lab_give_back(lab_push(stream, (struct work){.seconds = seconds}));
     return SUCCESS;
 }
 int __cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t memory, void *stream) {
@@ -434,10 +506,11 @@ static void call_host(void *what) {
     one->call(one->what);
     free(one);
 }
+static void *call_again(const void *what) { return copy_of(what, sizeof(struct host_call)); }
 int cudaLaunchHostFunc(void *stream, void (*call)(void *), void *what) {
     struct host_call *one = malloc(sizeof *one);
     *one = (struct host_call){call, what};
-    lab_give_back(lab_push(stream, call_host, NULL, one, 0));
+    lab_give_back(lab_push(stream, (struct work){.begin = call_host, .what = one, .again = call_again}));
     return SUCCESS;
 }
 
@@ -565,12 +638,18 @@ static void run_copy(void *what) {
     free(one);
 }
 
+static void *copy_again(const void *what) {
+    struct copy *one = copy_of(what, sizeof *one);
+    if (one->kept) one->from = one->kept = copy_of(one->kept, one->rows * one->width + 1);
+    return one;
+}
+
 static int copy(void *handle, struct copy what) {
     struct stream *stream = stream_of(handle);
     struct copy *one = malloc(sizeof *one);
     *one = what;
     piece *last = last_of(stream);
-    int idle = lab_is_over(last), to_pinned = is_given(what.to);
+    int captured = stream->captured != NULL, idle = lab_is_over(last) && !captured, to_pinned = captured || is_given(what.to);
     if (!idle && !to_pinned) lab_wait(last);
     lab_give_back(last);
     if (idle || !to_pinned) return run_copy(one), SUCCESS;
@@ -579,7 +658,7 @@ static int copy(void *handle, struct copy what) {
         for (size_t row = 0; row < what.rows; row++) memcpy(one->kept + row * what.width, what.from + row * what.from_pitch, what.width);
         one->from = one->kept, one->from_pitch = what.width;
     }
-    lab_give_back(lab_push(handle, run_copy, NULL, one, 0));
+    lab_give_back(lab_push(handle, (struct work){.begin = run_copy, .what = one, .again = copy_again}));
     return SUCCESS;
 }
 

@@ -10,9 +10,18 @@ enum { SUCCESS = 0, INVALID_VALUE = 1, NOT_READY = 600, NOT_SUPPORTED = 801 };
 // A piece of work on a stream. It begins when those before it in its stream are over.
 typedef struct piece piece;
 
-// Appends one. `begin` is called as it begins; it is over when `is_over` says so, or after `seconds` where that is NULL
-// (never, where they are negative). The caller gives the piece back.
-piece *lab_push(void *stream, void (*begin)(void *), int (*is_over)(void *), void *what, double seconds);
+struct work {
+    void (*begin)(void *);  // called as it begins
+    int (*is_over)(void *); // NULL: it is over after `seconds` (never, where they are negative)
+    void *what;             // what both are given
+    double seconds;
+    void *(*again)(const void *); // what they are given when a graph runs it once more; NULL: the same
+};
+
+// Appends one, and the caller gives the piece back. While the stream is captured it becomes a part of the graph, and there
+// is no piece, which counts as one that is over.
+piece *lab_push(void *stream, struct work work);
+int lab_is_captured(void *stream);
 int lab_is_over(const piece *done);
 // Waits as CUDA's driver does: it spins, unless LAB_SYNC=sleep.
 void lab_wait(const piece *done);

@@ -141,27 +141,46 @@ enum { CALLS = 4096 };
 static __thread struct call grouped[CALLS];
 static __thread int group_depth, group_count;
 
-static void push(struct call *calls, int count) {
-    struct batch *batch = malloc(sizeof *batch + (size_t)count * sizeof *calls);
-    batch->count = count;
-    memcpy(batch->calls, calls, (size_t)count * sizeof *calls);
-    for (int i = 0; i < count; i++) atomic_fetch_add(&calls[i].comm->pending, 1);
-    piece *one = lab_push(calls[0].stream, begin, is_over, batch, 0);
+// Calls get their numbers as they are issued, and again each time that a graph runs them.
+static void count(struct batch *batch) {
+    for (int i = 0; i < batch->count; i++) {
+        struct call *one = &batch->calls[i];
+        struct comm *comm = one->comm;
+        struct payload *what = &one->payload;
+        if (is_collective(one)) one->number = comm->issued++;
+        else one->number = what->operation == SEND ? comm->sends[what->root]++ : comm->receives[what->root]++;
+        what->number = one->number;
+        atomic_fetch_add(&comm->pending, 1);
+    }
+}
+
+static void *again(const void *what) {
+    size_t size = sizeof(struct batch) + (size_t)((const struct batch *)what)->count * sizeof(struct call);
+    struct batch *batch = memcpy(malloc(size), what, size);
+    count(batch);
+    return batch;
+}
+
+static void push(struct call *calls, int size) {
+    struct batch *batch = malloc(sizeof *batch + (size_t)size * sizeof *calls);
+    batch->count = size;
+    memcpy(batch->calls, calls, (size_t)size * sizeof *calls);
+    if (!lab_is_captured(calls[0].stream)) count(batch);
+    piece *one = lab_push(calls[0].stream, (struct work){begin, is_over, batch, 0, again});
     lab_give_back(calls[0].comm->last);
     calls[0].comm->last = one;
 }
 
+// RAS counts what the program issues: of what a graph runs again it knows nothing.
 static int issue(struct comm *comm, void *stream, struct payload what) {
     static const int counted[] = {[ALL_REDUCE] = 5, [BROADCAST] = 1, [REDUCE] = 2, [ALL_GATHER] = 3, [REDUCE_SCATTER] = 4};
-    struct call one = {.comm = comm, .stream = stream, .payload = what};
     if (what.operation <= REDUCE_SCATTER)
         atomic_fetch_add(&comm->board->ranks[comm->rank].counts[counted[what.operation] - 1], 1);
+    struct call one = {.comm = comm, .stream = stream, .payload = what};
     if (!is_collective(&one) && (what.root < 0 || what.root >= comm->size)) return INVALID_ARGUMENT;
-    if (is_collective(&one)) one.number = comm->issued++;
-    else one.number = what.operation == SEND ? comm->sends[what.root]++ : comm->receives[what.root]++;
     one.signature = what.count;
     one.signature = ((one.signature * 31 + what.operation) * 31 + (unsigned)what.type) * 131 + (unsigned)(what.how + what.root);
-    one.payload.number = one.number, one.payload.rank = comm->rank, one.payload.size = comm->size;
+    one.payload.rank = comm->rank, one.payload.size = comm->size;
     if (group_depth && group_count < CALLS) grouped[group_count++] = one;
     else push(&one, 1);
     return SUCCESS;

@@ -1,12 +1,15 @@
-"""The general voice: anybody's line that tells a duration beside a word of waiting, which no row knows.
+"""The general voice: anybody's line of a long wait, or of an error, which no row knows.
 
-It is a weak statement: shown with who said it, and nobody is accused by it. A word and a duration must stand near each
-other, the duration must be one that a healthy step does not take, and a plan (`retrying in
-30 s`, `timeout set to 600 s`) is none.
+It is a weak statement: shown with who said it, and nobody is accused by it.
+
+1. A word of waiting and a duration stand near each other. The duration must be one that a healthy step does not take,
+   and a plan (`retrying in 30 s`, `timeout set to 600 s`) is none.
+2. That he waits is said again and again, up to the log's end: how long it was, the times before the lines tell.
+3. Of a log in which nothing else is known: its first errors, by what loggers and runtimes put before or into them.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
 HINTS = (
     *("imed out", "imeout", "stuck", "o progress", "aiting", "aited", "respond", "o response", "nresponsive"),
@@ -38,12 +41,9 @@ _UNITS = {"ms": 0.001, "milli": 0.001, "m": 60.0, "h": 3600.0, "s": 1.0}
 """By what a unit begins with, the first that fits."""
 
 
-def seconds_waited(line: str, hints: Iterable[str] = HINTS) -> float | None:
-    """Return how long a line says that somebody waited; None where it says nothing of the kind.
-
-    `hints`: those of `HINTS` that the whole text has.
-    """
-    if not any(hint in line for hint in hints):
+def seconds_waited(line: str) -> float | None:
+    """Return how long a line says that somebody waited; None where it says nothing of the kind."""
+    if not any(hint in line for hint in HINTS):
         return None
     match = _SAID.search(line[:2000])
     if match is None or _PLAN.search(line[max(0, match.start() - 60) : match.end() + 20]):
@@ -52,3 +52,64 @@ def seconds_waited(line: str, hints: Iterable[str] = HINTS) -> float | None:
     of_unit = next(seconds for begins, seconds in _UNITS.items() if unit.startswith(begins))
     seconds = of_unit * float(match["long"] or match["long_before"] or match["plain"])
     return seconds if seconds >= _LEAST_SECONDS else None
+
+
+# DEBUG 05-16 13:12:26 [core_client.py:425] Waiting for 1 core engine proc(s) to start: {0}       vLLM
+# I1121 09:12:11.5 4242 mesh.cc:208] Waiting to connect to 10.0.0.7:8477
+_STILL = re.compile(r"\b[Ww]aiting (?:for|on|to)\b")
+_CLOCK = re.compile(r"(?<![\d:])(\d\d):(\d\d):(\d\d)(?![\d:])")
+_NUMBERS = re.compile(r"\d+")
+_DAY = 86400
+_LAST_LINES = 30
+"""Of a log: what was said again before them, and no more, is over."""
+_MOST_ABOVE = 20
+
+
+def form_of(line: str) -> str:
+    """Return a line's beginning without its numbers: alike of what is said again."""
+    return _NUMBERS.sub("N", line[:500])
+
+
+def waits_said_again(lines: Sequence[str]) -> Iterator[tuple[int, float]]:
+    """2. Yield the number of the last line of each such wait, and how many seconds the first was before it."""
+    first: dict[str, int] = {}
+    last: dict[str, tuple[int, int]] = {}
+    for number, line in enumerate(lines):
+        clock = _clock_at(lines, number) if "aiting " in line and _STILL.search(line[:500]) else None
+        if clock is not None:
+            hours, minutes, seconds = map(int, clock.groups())
+            form, now = form_of(line), 3600 * hours + 60 * minutes + seconds
+            last[form] = number, now - first.setdefault(form, now)
+    for number, waited in last.values():
+        if len(lines) - number <= _LAST_LINES and waited % _DAY >= _LEAST_SECONDS:
+            yield number, float(waited % _DAY)
+
+
+def _clock_at(lines: Sequence[str], number: int) -> re.Match[str] | None:
+    """The time that a line has, or one of those right above it."""
+    above = (lines[each] for each in range(number, max(-1, number - _MOST_ABOVE), -1))
+    return next((match for line in above if (match := _CLOCK.search(line[:200])) is not None), None)
+
+
+# 2026-11-21 09:10:11,123 - trainer - ERROR - no shard        (Engine pid=42) ERROR 01-12 02:58:31 [core.py:72] …
+# node1:42:44 [0] NCCL INFO transport/net.cc:515 -> 2        the way of an error through NCCL, by its code
+# E1121 09:10:11.123 42 mesh.cc:29] …        2026-11-21 09:10:11.123: E mesh.cc:29] …        [… 09:10:11,123 C 42 42] …
+_ERROR = re.compile(
+    r"(?<![\w./-])(?:ERROR|FATAL|CRITICAL)(?![\w./-])"
+    r"|(?:^|[\s\]:\[])[EF]\d{4} \d\d:\d\d:|\d\d:\d\d:\d\d[.,]\d{1,9}:? [EFC] "
+    r"|NCCL WARN |NCCL INFO [\w/.-]{1,80}:\d{1,5} -> [1-9]\d{0,2}(?!\S)|\b(?:may|might) (?:be )?(?:hang|hung|stuck)\b"
+    r"|\bException in \w|\b[Cc]heck failed: |\b[Ff]atal (?:\w{1,20} )?error\b|\bcrash(?:ed)?\b"
+    r"|\b[A-Z][A-Za-z]{2,60}(?:Error|Exception)(?:: |\s|$)"
+)
+_FAILED = re.compile(
+    r"fail|tim(?:e|ed)[ -]?out|\b(?:refused|closed|dead|died|lost|hang|hung|stuck|fatal)\b|unable|cannot", re.IGNORECASE
+)
+_CALM = re.compile(
+    r"(?:can|may|could) lead to|\b(?:no|0|without|ignor\w{2,5}) (?:\w{1,20} )?(?:error|crash)|warning", re.IGNORECASE
+)
+
+
+def errors(lines: Sequence[str]) -> list[int]:
+    """3. Return the numbers of all lines that are errors by their form, those that say what failed before others."""
+    found = [n for n, line in enumerate(lines) if line and _ERROR.search(line[:500]) and not _CALM.search(line[:500])]
+    return sorted(found, key=lambda number: (_FAILED.search(lines[number][:500]) is None, number))

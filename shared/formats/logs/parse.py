@@ -7,10 +7,13 @@ the marks that are known to name ranks in this job.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from shared.formats.logs import general_voice, horovod_stalls
 from shared.formats.logs.container_lines import printed
+from shared.formats.logs.fixed_strings import finder_of
 from shared.formats.logs.rows_all import (
     FINGERPRINT,
     FINGERPRINT_HINT,
@@ -39,10 +42,15 @@ from shared.wire.log_events import EventKind, LogEvent
 MOST_EVENTS = 1000
 LONGEST_LINE = 4000
 _LONGEST_TEXT = 500
+_MOST_LAST = 1000
+"""Of the lines of a log that tells nothing else, these are looked through for errors."""
+_MOST_ERRORS_OF_ONE = 2
+_MOST_ERRORS = 10
+_TELL_NOTHING = frozenset({EventKind.INTERFACE, EventKind.VERSION})
 _MOST_WRAPPED = 3
-_STALL_HINTS = (horovod_stalls.HINT, *horovod_stalls.HINTS_OF_MISSING)
-_OF_THEIR_OWN = (TRACEBACK_HINT, MARKED_HINT, FINGERPRINT_HINT, *_STALL_HINTS)
-HINTS = (*_OF_THEIR_OWN, *dict.fromkeys(matcher.hint for matcher in MATCHERS))
+_OF_STALLS = (horovod_stalls.HINT, *horovod_stalls.HINTS_OF_MISSING)
+_OF_THEIR_OWN = (TRACEBACK_HINT, MARKED_HINT, FINGERPRINT_HINT, *_OF_STALLS)
+HINTS = (*_OF_THEIR_OWN, *dict.fromkeys(matcher.hint for matcher in MATCHERS), *general_voice.HINTS)
 """One of these is in every line that tells anything, or in the first of its lines."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
@@ -76,39 +84,62 @@ def find_events(
 
     `rank` is whose file it is, None where several ranks write into it; a line's own mark goes before it.
     `written_at`: when the file was last written to, in Unix seconds, if it was written on this machine.
-    `voices`: are waits in words that no row knows wanted, too?
+    `voices`: are waits and errors in words that no row knows wanted, too?
     """
     lines = list(lines)
-    if not _may_tell("\n".join(lines), (*HINTS, *general_voice.HINTS) if voices else HINTS):
-        return ()
+    if not may_tell("\n".join(lines)):
+        if not voices:
+            return ()
+        lines = ["" for _ in lines[:-_MOST_LAST]] + lines[-_MOST_LAST:]
     labelled = labels_of([clean_line(line) for line in lines])
     cut = [(label, piece) for label, line in labelled for piece in cut_apart(line)]
     labels, pieces = [label for label, _ in cut], [piece for _, piece in cut]
-    text = "\n".join(pieces)
+    telling = [number for number, piece in enumerate(pieces) if may_tell(piece)]
+    text = "\n".join([pieces[number] for number in telling])
     rows = [row for row in MATCHERS if row.hint in text]
-    found = [*_matched(pieces, rows), *_mismatches(pieces if FINGERPRINT_HINT in text else ())]
-    found += _stalls(pieces if any(hint in text for hint in _STALL_HINTS) else ())
+    found = [*_matched(pieces, telling, rows), *_mismatches(pieces, telling), *_stalls(pieces, telling)]
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
     if voices:
-        said = {each[0]: each for each in _voices(pieces, [hint for hint in general_voice.HINTS if hint in text])}
+        said = {each[0]: each for each in _voices(pieces, telling)}
         found = [_with_duration(each, said) for each in found]
+        for number, seconds in general_voice.waits_said_again(pieces):
+            said.setdefault(number, (number, EventKind.SAYS_WAIT, pieces[number], {"waited_seconds": f"{seconds:g}"}))
         found += [said[number] for number in said.keys() - {each[0] for each in found}]
+        if all(kind in _TELL_NOTHING for _, kind, _, _ in found):
+            found += _first_errors(pieces)
     found.sort(key=lambda event: event[0])
     events = (_event(each, labels[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:])
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
 
 
-def _may_tell(text: str, hints: Iterable[str]) -> bool:
+@cache
+def _finder() -> Callable[[str], bool]:
+    return finder_of(HINTS)
+
+
+def may_tell(text: str) -> bool:
     """Is there any hint of an event? Colours may hide one; most logs have neither."""
-    return "\x1b" in text or any(hint in text for hint in hints)
+    return _finder()(text) or "\x1b" in text
 
 
-def _voices(lines: Sequence[str], hints: Sequence[str]) -> Iterator[_Found]:
-    for number, line in enumerate(lines) if hints else ():
-        seconds = general_voice.seconds_waited(line, hints)
+def _voices(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
+    for number in telling:
+        seconds = general_voice.seconds_waited(lines[number])
         if seconds is not None:
-            yield number, EventKind.SAYS_WAIT, line, {"waited_seconds": f"{seconds:g}"}
+            yield number, EventKind.SAYS_WAIT, lines[number], {"waited_seconds": f"{seconds:g}"}
+
+
+def _first_errors(lines: Sequence[str]) -> list[_Found]:
+    """Return the first two different errors of each who wrote any, some in all."""
+    start = max(0, len(lines) - _MOST_LAST)
+    first: dict[str, dict[str, _Found]] = defaultdict(dict)
+    for number in general_voice.errors(lines[start:]):
+        line = lines[start + number]
+        own = first[str(process_of_line(line) or name_of_writer(line) or rank_of_line(line))]
+        if len(own) < _MOST_ERRORS_OF_ONE:
+            own.setdefault(general_voice.form_of(line), (start + number, EventKind.SAYS_ERROR, line, {}))
+    return [each for own in first.values() for each in own.values()][:_MOST_ERRORS]
 
 
 def _with_duration(found: _Found, said: Mapping[int, _Found]) -> _Found:
@@ -154,13 +185,13 @@ def _dated(event: LogEvent, written_at: float) -> LogEvent:
     return event if at is None else event.model_copy(update={"at": at})
 
 
-def _matched(lines: Sequence[str], rows: Iterable[LineRow[EventKind]]) -> Iterator[_Found]:
-    matchers = [(row.kind, row.hint, row.pattern) for row in rows]
-    for number, line in enumerate(lines) if matchers else ():
-        for kind, hint, pattern in matchers:
-            match = _search(pattern, lines, number) if hint in line else None
+def _matched(lines: Sequence[str], telling: Iterable[int], rows: Sequence[LineRow[EventKind]]) -> Iterator[_Found]:
+    for number in telling if rows else ():
+        line = lines[number]
+        for row in rows:
+            match = _search(row.pattern, lines, number) if row.hint in line else None
             if match is not None:
-                yield number, kind, line, _fields(match) | _group(line)
+                yield number, row.kind, line, _fields(match) | _group(line)
 
 
 def _group(line: str) -> dict[str, str]:
@@ -181,9 +212,10 @@ def _fields(match: re.Match[str]) -> dict[str, str]:
     return fields
 
 
-def _mismatches(lines: Iterable[str]) -> Iterator[_Found]:
+def _mismatches(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
     """Find what TORCH_DISTRIBUTED_DEBUG=DETAIL prints: this rank's operation, and that of one it disagrees with."""
-    for number, line in enumerate(lines):
+    for number in telling:
+        line = lines[number]
         sides = FINGERPRINT.findall(line) if FINGERPRINT_HINT in line else []
         if not sides:
             continue
@@ -197,9 +229,10 @@ def _mismatches(lines: Iterable[str]) -> Iterator[_Found]:
         yield number, EventKind.COLLECTIVE_MISMATCH, line, fields
 
 
-def _stalls(lines: Sequence[str]) -> Iterator[_Found]:
+def _stalls(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
     """Find what Horovod's stall check prints: of each operation who has come, or who has not."""
-    for number, line in enumerate(lines):
+    for number in telling:
+        line = lines[number]
         fields = horovod_stalls.ready(line) if horovod_stalls.HINT in line else None
         if any(hint in line for hint in horovod_stalls.HINTS_OF_MISSING):
             fields = horovod_stalls.missing(lines, number)

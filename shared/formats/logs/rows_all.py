@@ -2,6 +2,7 @@
 
 import re
 
+from shared.formats.recorder.operations import CANONICAL_OPS
 from shared.packs import LineRow, read_pack
 from shared.wire.log_events import EventKind
 
@@ -28,18 +29,9 @@ FINGERPRINT_PARTS = {
     "dtypes": re.compile(r"TensorDtypes=(\w{1,64})"),
 }
 
-_OPS = {
-    "allreduce": "all_reduce",
-    "allreduce_coalesced": "all_reduce_coalesced",
+_OPS = CANONICAL_OPS | {
     "allreduce_sparse": "all_reduce",
-    "allgather": "all_gather",
-    "_allgather_base": "all_gather_into_tensor",
-    "allgather_coalesced": "all_gather_coalesced",
     "allgather_into_tensor_coalesced": "all_gather_into_tensor_coalesced",
-    "reduce_scatter": "reduce_scatter",
-    "_reduce_scatter_base": "reduce_scatter_tensor",
-    "alltoall": "all_to_all",
-    "alltoall_base": "all_to_all_single",
     "recvanysource": "recv",
 }
 

@@ -9,6 +9,8 @@ from shared.formats.logs.writers import Writer, writer_of
 HINT = "Traceback (most recent call last):"
 MARKED_HINT = "Error: "
 FRAME_HINT = '", line '
+_OPENS = (HINT, FRAME_HINT, MARKED_HINT, "Exception: ")
+"""One of these is in the first line of whatever is found here, however little of a traceback is left."""
 
 _LONGEST = 4000
 """Lines from a traceback's first to its last, those of other ranks in between included."""
@@ -41,7 +43,15 @@ def find_exceptions(lines: Sequence[str], labels: Sequence[str]) -> Iterator[End
     `labels`: what the launcher put before each line.
     """
     begun: dict[tuple[str, str], _Begun] = {}
+    last = 0
     for number, (line, label) in enumerate(zip(lines, labels, strict=True)):
+        if any(hint in line for hint in _OPENS):
+            last = number
+        elif not begun:
+            continue
+        elif number - last > _LONGEST:
+            begun.clear()
+            continue
         writer = writer_of(line)
         mark = (label, writer.mark)
         if writer.body.endswith(HINT):

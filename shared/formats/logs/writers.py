@@ -7,7 +7,7 @@ which lines belong together; they count as ranks only once all files of a job ha
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -45,6 +45,8 @@ _LABEL = re.compile(
 )
 _LABELLED = 0.9
 _TRIED = 200
+_MOST_FOR_NAMING = 2000
+"""Of one file's lines that tell nothing: whoever marks his lines marks them all."""
 # [2026-11-21 09:10:11] node1:4242:4250 [3] transport/net_ib.cc:1296 NCCL WARN …         node1:4242:4250 [3] NCCL INFO …
 _NCCL = re.compile(r"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} \[\d{1,4}\] ")
 
@@ -97,7 +99,8 @@ NO_NAMING = Naming()
 
 def cut_apart(line: str) -> list[str]:
     """Return the pieces of a line into which several ranks wrote, each with its rank's mark."""
-    return [piece for piece in _CUT.split(line) if piece] if "[rank" in line else [line]
+    at = line.find("[rank", 1)
+    return [line] if at < 0 or line.find("]:", at) < 0 else [piece for piece in _CUT.split(line) if piece]
 
 
 def rank_of_line(line: str) -> int | None:
@@ -159,8 +162,8 @@ def _is_labelled(spoken: Sequence[str]) -> bool:
 
 
 @costs_itself(lambda files: NO_NAMING, part="who wrote lines of logs")
-def naming_of(files: Iterable[Sequence[str]]) -> Naming:
-    """Return which marks name global ranks in all files of one job.
+def naming_of(files: Iterable[Sequence[str]], tells: Callable[[str], bool] = bool) -> Naming:
+    """Return which marks name global ranks in all files of one job, by the lines that tell, and some of all others.
 
     1. With PyTorch's own marks beside them, `[Rank 3]` is a place in a group.
     2. No mark is believed where a rank that PyTorch names itself contradicts it.
@@ -172,7 +175,9 @@ def naming_of(files: Iterable[Sequence[str]]) -> Naming:
     hosts: set[str] = set()
     wrong: set[WriterMark] = set()
     for number, lines in enumerate(files):
-        for label, line in labels_of(lines):
+        labelled = labels_of(lines)
+        some = labelled[:: 1 + len(labelled) // _MOST_FOR_NAMING]
+        for label, line in dict.fromkeys((*some, *(each for each in labelled if tells(each[1])))):
             if label == "" and "[" not in line and "\t" not in line and "ank" not in line:
                 continue
             sure = rank_of_line(line)

@@ -233,16 +233,18 @@ class _Builder:
         return self._group(pg_id, "")
 
     def _signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
-        """Return the signature's index and its backend. Thousands of entries differ little in it: read each once."""
+        """Return the signature's index and its backend. Thousands of entries differ little in it: read each once.
+
+        By all that it holds, or of a pickle, where that may be endless, by the places where its parts are kept alive.
+        """
         values = [entry.get(name) for name in _OF_SIGNATURE]
         if not self.is_tree:  # a small pickle may hold one list in a million places
             self._count(parts_of(values))
-        key = signature_key(values, is_tree=self.is_tree)
-        known = None if key is None else self.raw_signatures.get(key)
+        key = signature_key(values) if self.is_tree else tuple(map(id, values))
+        known = self.raw_signatures.get(key)
         if known is None:
-            known = self._new_signature({name: read_part(raw) for name, raw in zip(_OF_SIGNATURE, values, strict=True)})
-            if key is not None:
-                self.raw_signatures[key] = known
+            parts = {name: read_part(raw) for name, raw in zip(_OF_SIGNATURE, values, strict=True)}
+            known = self.raw_signatures[key] = self._new_signature(parts)
         return known
 
     def _new_signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 # nccl:recv 3<-0      gloo:send 1->2
 _PEERS = re.compile(r"(?P<op>\w+) (?P<one>\d{1,7})(?P<arrow>->|<-)(?P<other>\d{1,7})")
-_CANONICAL = {
+CANONICAL_OPS = {
     "_all_gather_base": "all_gather_into_tensor",
     "_allgather_base": "all_gather_into_tensor",
     "allgather_base": "all_gather_into_tensor",
@@ -31,7 +31,7 @@ def parse_operation(profiling_name: str) -> tuple[str, str, int | None, int | No
     peers = _PEERS.fullmatch(rest)
     if peers is None:
         op = rest.lower().replace(":", "_")
-        return backend, _CANONICAL.get(op, op), None, None
+        return backend, CANONICAL_OPS.get(op, op), None, None
     one, other = int(peers["one"]), int(peers["other"])
     source, target = (one, other) if peers["arrow"] == "->" else (other, one)
     return backend, peers["op"].lower(), source, target

@@ -39,26 +39,8 @@ class Stamps(NamedTuple):
         return cls(b"%019d" % now_ns, b"%07.3f" % idle)
 
 
-class PlainBody:
-    """A body as it is."""
-
-    encoding = b""
-
-    def __init__(self, body: bytes) -> None:
-        self._pieces = _PLACES.split(body)
-        self._kinds = [_MARKS.index(piece) for piece in self._pieces[1::2]]
-
-    def at(self, stamps: Stamps) -> bytes:
-        """The body with these stamps."""
-        pieces = self._pieces.copy()
-        pieces[1::2] = [stamps[kind] for kind in self._kinds]
-        return b"".join(pieces)
-
-
-class GzippedBody:
+class Body:
     """A body that is compressed already."""
-
-    encoding = b"Content-Encoding: gzip\r\n"
 
     def __init__(self, body: bytes) -> None:
         pieces = _PLACES.split(body)
@@ -84,9 +66,6 @@ class GzippedBody:
         chunks[0::2] = self._chunks
         chunks[1::2] = [stored[kind] for kind in self._kinds]
         return b"".join((*chunks, struct.pack("<I", crc), self._size))
-
-
-Body = PlainBody | GzippedBody
 
 
 def plain(body: bytes) -> bytes:

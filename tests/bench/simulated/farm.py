@@ -57,14 +57,12 @@ class Farm:
 
 
 @contextmanager
-def agents(
-    nodes: int, *, moving: bool = False, gzip: bool = True, faulty: bool = False, tls: bool = False
-) -> Iterator[Farm]:
+def agents(nodes: int, *, moving: bool = False, faulty: bool = False, tls: bool = False) -> Iterator[Farm]:
     """Run the agents of a job on so many nodes. `faulty`: ten of them do not answer, five are slow."""
     _raise_file_limit(nodes)
     now_ns = time.time_ns()
     stopped_ns = now_ns + _TO_MAKE_READY_NS if moving else stopped_before(now_ns)
-    task = Task(nodes=nodes, port=free_port(), stopped_ns=stopped_ns, moving=moving, gzip=gzip)
+    task = Task(nodes=nodes, port=free_port(), stopped_ns=stopped_ns, moving=moving)
     if faulty:
         mute, unreachable, slow = _troubled(SimulatedJob(nodes))
         task = task.model_copy(update={"mute": mute, "unreachable": unreachable, "slow": slow})

@@ -122,7 +122,7 @@ def _logs(rank: int, *, warned: bool) -> Logs:
 def _setup(rank: int, node: int, world: int) -> Setup:
     return Setup(
         variables={
-            **_variables(),
+            **places.VARIABLES,
             "RANK": str(rank),
             "LOCAL_RANK": str(rank % PER_NODE),
             "GROUP_RANK": str(node),
@@ -146,38 +146,6 @@ def _setup(rank: int, node: int, world: int) -> Setup:
 
 
 _VERSIONS = Versions(torch="2.8.0+cu128", cuda="12.8", nccl="2.27.5", python="3.12.3", driver="560.35.03")
-
-
-@cache
-def _variables() -> dict[str, str]:
-    return {
-        "LOCAL_WORLD_SIZE": "8",
-        "MASTER_ADDR": "node0001",
-        "MASTER_PORT": "29500",
-        "TORCHELASTIC_RUN_ID": NAME,
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCHELASTIC_MAX_RESTARTS": "0",
-        "TORCHELASTIC_USE_AGENT_STORE": "False",
-        "SLURM_JOB_ID": NAME.removeprefix("slurm-"),
-        "SLURM_STEP_ID": "0",
-        "SLURM_NTASKS_PER_NODE": "1",
-        "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7",
-        "OMP_NUM_THREADS": "8",
-        "TORCH_FR_BUFFER_SIZE": "20000",
-        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
-        "TORCH_NCCL_ENABLE_MONITORING": "1",
-        "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "600",
-        "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_SUBSYS": "INIT,NET",
-        "NCCL_SOCKET_IFNAME": "eth0",
-        "NCCL_IB_HCA": "mlx5",
-        "NCCL_IB_TIMEOUT": "22",
-        "NCCL_IB_RETRY_CNT": "7",
-        "NCCL_CROSS_NIC": "0",
-        "NCCL_NVLS_ENABLE": "1",
-        "NCCL_CUMEM_ENABLE": "1",
-    }
 
 
 @cache

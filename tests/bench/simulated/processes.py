@@ -4,7 +4,7 @@ from functools import cache
 
 from shared.wire.snapshot import Beat, Child, Fds, MountUse, NotableFile, Pipe, Process, Socket, Syscall
 from shared.wire.stacks import Frame, Stacks, StackTable, Thread
-from tests.bench.simulated import places, side_threads
+from tests.bench.simulated import places
 from tests.bench.simulated.job import PER_NODE, Role
 
 NOW_NS = 1_111_111_111_111_111_111
@@ -77,7 +77,7 @@ def stacks_of(pid: int, main: tuple[Frame, ...], *, below: tuple[Frame, ...] = (
     """The threads of a rank; `below` are native frames of the main thread, which make all of it a native look."""
     table = StackTable()
     threads = [_thread(table, pid, "MainThread", (*main, *below))]
-    threads += [_thread(table, pid + 1000 + at, name, s) for at, (name, s) in enumerate(side_threads.other_threads())]
+    threads += [_thread(table, pid + 1000 + at, name, s) for at, (name, s) in enumerate(places.other_threads())]
     return Stacks(pid=pid, native=bool(below), frames=table.frames, threads=tuple(threads))
 
 
@@ -88,12 +88,16 @@ def _thread(table: StackTable, tid: int, name: str, stack: tuple[Frame, ...]) ->
 def main_stack(role: Role, look: int) -> tuple[Frame, ...]:
     """Where the main thread of a rank is."""
     if role is Role.CULPRIT:
-        return places.loading()
+        return places.in_step("loading")
     if role is Role.PEER:
-        return places.exhausted()
+        return places.in_step("exhausted")
     if role is Role.MATE:
-        return places.waiting_for_gradients()
-    return places.norm("prepare_grads", 480) if role is Role.OTHER else places.forward(512 + 40 * (look % 2))
+        return places.in_step("waiting_for_gradients")
+    return (
+        places.in_step("norm", 480, "prepare_grads")
+        if role is Role.OTHER
+        else places.in_step("forward", 512 + 40 * (look % 2))
+    )
 
 
 def children_of(rank: int, role: Role, *, started_at: float) -> tuple[Child, ...]:
@@ -130,8 +134,8 @@ def _child(pid: int, parent: int, reading: bool, started_at: float) -> Child:
     )
     table = StackTable()
     threads = (
-        _thread(table, pid, "MainThread", side_threads.worker(reading=reading)),
-        _thread(table, pid + 100, "QueueFeederThread", side_threads.feeder()),
+        _thread(table, pid, "MainThread", places.worker(reading=reading)),
+        _thread(table, pid + 100, "QueueFeederThread", places.feeder()),
     )
     return Child(process=process, stacks=Stacks(pid=pid, paused=not reading, frames=table.frames, threads=threads))
 

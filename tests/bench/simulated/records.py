@@ -158,7 +158,7 @@ def _layers() -> Iterator[Call]:
     for number in range(4):
         for half in range(2):
             at = 0.1 + 0.25 * number + 0.12 * half
-            yield Call(at, Lane.TENSOR, activations, places.forward(512 + 40 * half))
+            yield Call(at, Lane.TENSOR, activations, places.in_step("forward", 512 + 40 * half))
             yield Call(at + 1.3, Lane.TENSOR, activations, places.backward(440 + 73 * half))
 
 
@@ -176,7 +176,7 @@ def _passing(stage: int) -> Iterator[Call]:
 def _pass(op: str, source: int, target: int, at: float, line: int) -> Call:
     size, dtype = ((4096, 1, 8192),), ("BFloat16",)
     signature = Signature(op, "nccl", size, dtype, size, dtype, source, target)
-    return Call(at, Lane.PIPELINE, signature, places.pair(op, line))
+    return Call(at, Lane.PIPELINE, signature, places.in_step("pair", line, op))
 
 
 def _optimizer(stage: int) -> Iterator[Call]:
@@ -184,16 +184,16 @@ def _optimizer(stage: int) -> Iterator[Call]:
     if stage in (0, STAGES - 1):
         weight = ((50_304 // 8, 8192),)
         embedding = Signature("all_reduce", "nccl", weight, ("Float",), weight, ("Float",))
-        yield Call(2.7, Lane.EMBEDDING, embedding, places.norm("embeddings", 410))
-    yield Call(2.8, Lane.TENSOR, one, places.exhausted())
+        yield Call(2.7, Lane.EMBEDDING, embedding, places.in_step("norm", 410, "embeddings"))
+    yield Call(2.8, Lane.TENSOR, one, places.in_step("exhausted"))
     for bucket in range(4):
         whole, shard = ((1 << 26, bucket + 1),), ((1 << 20, bucket + 1),)
         reduce = Signature("reduce_scatter_tensor", "nccl", whole, ("Float",), shard, ("Float",))
         gather = Signature("all_gather_into_tensor", "nccl", shard, ("BFloat16",), whole, ("BFloat16",))
-        yield Call(2.9 + 0.03 * bucket, Lane.DATA, reduce, places.gradients())
-        yield Call(3.4 + 0.03 * bucket, Lane.DATA, gather, places.parameters())
-    yield Call(3.2, Lane.WORLD, one, places.norm("prepare_grads", 480))
-    yield Call(3.3, Lane.MODEL, one, places.norm("clip_grad_norm", 571))
+        yield Call(2.9 + 0.03 * bucket, Lane.DATA, reduce, places.in_step("gradients"))
+        yield Call(3.4 + 0.03 * bucket, Lane.DATA, gather, places.in_step("parameters"))
+    yield Call(3.2, Lane.WORLD, one, places.in_step("norm", 480, "prepare_grads"))
+    yield Call(3.3, Lane.MODEL, one, places.in_step("norm", 571, "clip_grad_norm"))
 
 
 def _marks(rows: list[_Row]) -> tuple[Mark, ...]:

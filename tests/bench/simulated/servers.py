@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 
 from shared.value import Value
 from shared.wire.survey_write import survey_of
-from tests.bench.simulated.answers import Body, GzippedBody, PlainBody, Stamps, plain
+from tests.bench.simulated.answers import Body, Stamps, plain
 from tests.bench.simulated.job import SimulatedJob
 from tests.bench.simulated.nodes import SimulatedNode
 
@@ -50,7 +50,6 @@ class Task(Value):
     port: int
     stopped_ns: int
     moving: bool = False
-    gzip: bool = True
     mute: tuple[int, ...] = Field(default=(), description="Those that take a connection and say nothing.")
     unreachable: tuple[int, ...] = Field(default=(), description="Those whose host drops what is sent to it.")
     slow: tuple[int, ...] = ()
@@ -88,7 +87,6 @@ class Agent:
     def __init__(self, task: Task, number: int) -> None:
         self._node = SimulatedNode(SimulatedJob(task.nodes, task.moving), number, stopped_ns=task.stopped_ns)
         self._stopped_ns = task.stopped_ns
-        self._body: Callable[[bytes], Body] = GzippedBody if task.gzip else PlainBody
         self._looks = 0
         self._list = self._made(self._node.rank_list())
         seen = [self._node.snapshot(look) for look in range(2 if task.moving else 1)]
@@ -129,7 +127,7 @@ class Agent:
         return Stamps.at(time.time_ns(), self._stopped_ns)
 
     def _made(self, value: BaseModel) -> Body:
-        return self._body(value.model_dump_json().encode())
+        return Body(value.model_dump_json().encode())
 
 
 class Connection(asyncio.Protocol):
@@ -166,7 +164,7 @@ class Connection(asyncio.Protocol):
             self._write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
             return
         body, seconds = answer
-        unzip = bool(body.encoding) and b"gzip" not in head.lower()
+        unzip = b"gzip" not in head.lower()
         if seconds > 0:
             asyncio.get_running_loop().call_later(seconds, self._send, body, unzip)
         else:
@@ -174,7 +172,7 @@ class Connection(asyncio.Protocol):
 
     def _send(self, body: Body, unzip: bool) -> None:
         content = body.at(self._agent.stamps())
-        encoding = b"" if unzip else body.encoding
+        encoding = b"" if unzip else b"Content-Encoding: gzip\r\n"
         if unzip:
             content = plain(content)
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n"

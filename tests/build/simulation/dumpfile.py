@@ -18,21 +18,18 @@ _NCCL_NAMES = {
 }
 
 
-def dump_of(
-    run: Run, layout: Layout, rank: int, recorder: Recorder, *, at_ns: int | None = None, active_only: bool = False
-) -> dict[str, Any]:
+def dump_of(run: Run, layout: Layout, rank: int, recorder: Recorder, *, at_ns: int | None = None) -> dict[str, Any]:
     """The dump of one rank as torch's own tools hold it, numbers as numbers."""
     every = every_entry(run, rank, recorder, at_ns)
     entries = every[-recorder.size :]
     ids = {team: number for number, team in enumerate(layout.of(rank))}
     gloo = run.machine.semantics is Semantics.GLOO
-    kept = [entry for entry in entries if entry.completed_ns == 0] if active_only else entries
     return {
         "version": recorder.version,
         "comm_lib_version" if recorder.minor >= 10 else "nccl_version": "" if gloo else "2.27.5",
         "pg_config": _config(layout.of(rank), recorder),
         "pg_status": _status(marks_of(every, layout.of(rank), gloo=gloo), ids),
-        "entries": [_entry(entry, ids[entry.team], recorder, gloo=gloo) for entry in kept],
+        "entries": [_entry(entry, ids[entry.team], recorder, gloo=gloo) for entry in entries],
         "nccl_comm_state": {},
     }
 

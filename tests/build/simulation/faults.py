@@ -59,14 +59,12 @@ def inject(fault: str, layout: Layout, programs: _Programs, random: Random, sema
     return FAULTS[fault](layout, programs, random, semantics)
 
 
-def _places(
-    programs: _Programs, wanted: Callable[[int, Step], bool], *, first: float = 0.25, last: float = 0.85
-) -> list[tuple[int, int]]:
+def _places(programs: _Programs, wanted: Callable[[int, Step], bool]) -> list[tuple[int, int]]:
     """(rank, step) of all wanted steps in the middle of the programs."""
     return [
         (rank, at)
         for rank, steps in programs.items()
-        for at in range(int(len(steps) * first), int(len(steps) * last))
+        for at in range(int(len(steps) * 0.25), int(len(steps) * 0.85))
         if wanted(rank, steps[at])
     ]
 

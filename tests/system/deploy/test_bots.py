@@ -9,8 +9,8 @@ from pathlib import Path
 
 from collector.app import create_app
 from collector.settings import CollectorSettings
+from collector.show.mcp.described import TOOLS
 from collector.show.mcp.pages import MOST_CHARACTERS
-from collector.show.mcp.tools import TOOLS
 from shared.answer.words import Act
 from shared.wire.snapshot import Exited, RankSnapshot
 from tests.build.agents.fake_agents import FakeAgent, case_ranks, make_rank

@@ -178,7 +178,7 @@ def wait_for_steps(folder: Path) -> None:
 @pytest.mark.needs("curl")
 @pytest.mark.live
 @pytest.mark.ptrace
-@pytest.mark.slow
+@pytest.mark.release
 def test_its_commands_find_the_rank_that_hangs(tmp_path: Path) -> None:
     """Trainers, agents, collector, the checks of their health, and the question of its head, as they are written."""
     box = Box(tmp_path)

@@ -80,7 +80,7 @@ def builder() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_build_commands_work_on_what_is_copied(builder: Path) -> None:
     """The RUN lines of the build stage, run in a folder that holds what the COPY lines put there, and no more."""
     source, target = builder / "src", builder / "opt"

@@ -62,7 +62,7 @@ exec {forked} "$@"
 
 def forking_python(folder: Path) -> Path:
     """Make a Python whose torchrun forks its ranks, beside an `unhang` whose services are forks (see doors.py)."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     python = Path(sys.executable)
     _script(folder / "forked", warm.script())
     _script(folder / "unhang", SERVING.format(unhang=python.with_name("unhang"), forked=folder / "forked"))
@@ -75,11 +75,11 @@ def _script(path: Path, text: str) -> Path:
     return path
 
 
-def run_demo(mark: str, folder: Path, *arguments: str, python: Path | None = None) -> str:
-    """Run the demonstration, which must succeed, and return what it printed; another `python` starts the job."""
-    start = (DEMO,) if python is None else ("-c", START, python, DEMO)
+def run_demo(mark: str, folder: Path, *arguments: str) -> str:
+    """Run the demonstration, whose job and services are forks; it must succeed. Return what it printed."""
+    python = forking_python(folder / "bin")
     done = subprocess.run(
-        (sys.executable, *start, *arguments),
+        (sys.executable, "-c", START, python, DEMO, *arguments),
         capture_output=True,
         text=True,
         timeout=240,
@@ -102,8 +102,7 @@ def test_names_the_chosen_rank_and_stops_everything(mark: str, tmp_path: Path) -
 
 def test_keeps_running_when_asked_and_can_be_stopped_later(mark: str, tmp_path: Path) -> None:
     """With --keep the printed addresses answer, and the printed command stops all of it."""
-    python = forking_python(tmp_path / "bin")
-    printed = run_demo(mark, tmp_path, "--fault", "stopped", "--rank", "3", "--keep", python=python)
+    printed = run_demo(mark, tmp_path, "--fault", "stopped", "--rank", "3", "--keep")
     assert re.search(r"^Hung: rank 3 ", printed, re.MULTILINE)
     (collector,) = re.findall(r"^Collector (\S+),", printed, re.MULTILINE)
     (job,) = re.findall(r"/v1/jobs/(demo-\d+)/diagnoses", printed)

@@ -161,22 +161,6 @@ def test_files_that_are_named_are_mounted(name: str, service: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_secrets_are_those_of_the_readme(name: str) -> None:
-    """None is made by the manifests, and each is explained, with its keys."""
-    readme = (KUBERNETES / "README.md").read_text(encoding="utf-8")
-    text = str([pod_of(workload(name, service)) for service in SETTINGS])
-    assert "Secret" not in {each["kind"] for each in overlay(name)}
-    for secret, keys in {
-        "unhang-agent-token": ("token", "tokens"),
-        "unhang-client-token": ("tokens",),
-        "unhang-store": ("url",),
-    }.items():
-        assert secret in readme
-        assert (secret in text) is (secret != "unhang-store" or name == "postgres")
-        assert all(f"--from-literal={key}=" in readme or f"`{key}`" in readme for key in keys)
-
-
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("service", SETTINGS)
 def test_no_variable_of_a_service_reaches_the_settings(
     name: str, service: str, monkeypatch: pytest.MonkeyPatch
@@ -234,15 +218,3 @@ def test_replicas_share_a_database_and_one_of_them_stays() -> None:
     assert "persistentVolumeClaim" not in str(shared)
     assert one(overlay("postgres"), "PodDisruptionBudget", "unhang-collector")["spec"]["minAvailable"] == 1
     assert "maxUnavailable" not in one(overlay("postgres"), "PodDisruptionBudget", "unhang-collector")["spec"]
-
-
-def test_monitors_give_the_names_that_the_rules_know(tmp_path: Path) -> None:
-    """The job labels of the scrape configuration, and tokens that exist."""
-    built = build(
-        with_components(KUBERNETES / "overlays" / "cluster", [KUBERNETES / "components/podmonitor"], tmp_path)
-    )
-    monitors = [each["spec"]["podMetricsEndpoints"][0] for each in built if each["kind"] == "PodMonitor"]
-    jobs = [endpoint["relabelings"][0]["replacement"] for endpoint in monitors]
-    assert jobs == ["unhang-agents", "unhang-collector"]
-    secrets = [endpoint["authorization"]["credentials"]["name"] for endpoint in monitors]
-    assert secrets == ["unhang-agent-token", "unhang-client-token"]

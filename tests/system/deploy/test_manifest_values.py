@@ -30,8 +30,6 @@ _ONE_OF = {
 }
 """Every word that the manifests use in such a place. Another one is added after a look into the API's reference."""
 
-# include/uapi/linux/capability.h, without the CAP_ that Kubernetes does not take
-_CAPABILITIES = {"SYS_PTRACE", "DAC_READ_SEARCH", "SYSLOG", "SYS_ADMIN"}
 _SHARES = ("maxUnavailable", "maxSurge", "minAvailable")
 
 
@@ -70,13 +68,6 @@ def test_values_are_what_the_api_server_takes(with_all_components: list[Manifest
             assert value in _ONE_OF.get(name, {value}), (name, value)
 
 
-def test_capabilities_exist(with_all_components: list[Manifest]) -> None:
-    """By the names that Kubernetes gives them."""
-    for manifest in (*everything(), *with_all_components):
-        for container in containers(manifest):
-            assert set(container["securityContext"]["capabilities"].get("add", ())) <= _CAPABILITIES
-
-
 @pytest.mark.parametrize("manifests", [*NAMES, "all components"])
 def test_whoever_is_meant_is_there(manifests: str, with_all_components: list[Manifest]) -> None:
     """Roles of bindings, accounts and claims that a manifest names are made by another one of them."""
@@ -103,6 +94,7 @@ def test_keys_of_secrets_are_those_of_the_readme(with_all_components: list[Manif
     }
     told["unhang-store"] = set(re.findall(r"Secret `unhang-store` with `(\w+)`", README))
     assert told["unhang-store"]
+    assert "Secret" not in {manifest["kind"] for manifest in everything()}, "none is made by the manifests"
     used = {pair for manifest in (*everything(), *with_all_components) for pair in _secrets(manifest)}
     assert {secret for secret, _ in used} == set(told)
     assert [(secret, key) for secret, key in used if key not in told[secret]] == []
@@ -142,7 +134,8 @@ def test_read_only_containers_have_a_place_for_passing_files(name: str) -> None:
 
 
 def test_monitors_ask_pods_that_are_there(with_all_components: list[Manifest]) -> None:
-    """Each chooses the pods of one workload, by a port that they have, on the page that there is."""
+    """Each chooses the pods of one workload, by a port that they have, and names the job as the rules do."""
+    asked = {}
     for monitor in (each for each in with_all_components if each["kind"] == "PodMonitor"):
         labels = monitor["spec"]["selector"]["matchLabels"]
         workloads = [each for each in with_all_components if pod_of(each)]
@@ -151,7 +144,9 @@ def test_monitors_ask_pods_that_are_there(with_all_components: list[Manifest]) -
         (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
         assert endpoint["port"] in ports
         assert endpoint["path"] == "/metrics"
-        assert endpoint["authorization"]["credentials"]["key"] == "token"
+        asked[endpoint["relabelings"][0]["replacement"]] = endpoint["authorization"]["credentials"]
+    tokens = {"unhang-agents": "unhang-agent-token", "unhang-collector": "unhang-client-token"}
+    assert asked == {job: {"name": secret, "key": "token"} for job, secret in tokens.items()}
 
 
 def _labels_of(workload: Manifest) -> dict[str, str]:

@@ -101,15 +101,14 @@ class ClusterJob(Job):
         name: str,
         launch: Launch,
         script: Path | None = None,
-        ready: int = WORLD,
         environment: Mapping[str, str] | None = None,
         on: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        """`ready` ranks say that they are; `on` are variables of one node, the others are everybody's."""
+        """`on` are variables of one node, the others are everybody's."""
         super().__init__(
             program, directory=directory, ranks=WORLD, launch="torchrun", name=name, probe=True, forked=True
         )
-        self._expected_lines = ready
+        self._expected_lines = WORLD
         self._cluster = cluster
         self._script = script or PROGRAMS / f"{program}.py"
         commands = [

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from agent.proc.procfs import ProcFs
-from agent.sources.logs.logs_source import own_pid
 from shared.wire.trace import Trace
 from tests.build.processes.ports import free_port
 from tests.system.frameworks.environments import python_with
@@ -29,7 +28,7 @@ PLAIN = str(PROGRAMS / "plain.py")
 def assert_found_and_named(job: Launched, *, name: str | None = None, recorded: bool = True) -> None:
     """Its ranks are found as they are, under one name; the sleeper is named, by stacks alone, too."""
     found = job.found()
-    pids = {number: own_pid(ProcFs(), rank.stat.pid) for number, rank in found.items()}
+    pids = {number: ProcFs().inner_pid(rank.stat.pid) for number, rank in found.items()}
     assert pids == dict(job.pids), job.output.read_text(errors="replace")
     assert {rank.identity.world_size for rank in found.values()} == {len(job.pids)}
     (seen,) = {rank.identity.job for rank in found.values()}
@@ -59,7 +58,7 @@ def test_spawned_as_in_the_tutorial_by_another_user(tmp_path: Path) -> None:
         assert_found_and_named(job, name=f"localhost:{port}")
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
+@pytest.mark.parametrize("strategy", ["ddp", pytest.param("ddp_spawn", marks=pytest.mark.frameworks)])
 def test_lightning(tmp_path: Path, strategy: str) -> None:
     """Rank 0 is what the user has started; no RANK stands in any environment."""
     command = python("lightning_trainer.py", strategy, packages=["pytorch-lightning"])
@@ -67,6 +66,7 @@ def test_lightning(tmp_path: Path, strategy: str) -> None:
         assert_found_and_named(job)
 
 
+@pytest.mark.frameworks
 def test_ignite(tmp_path: Path) -> None:
     """`idist.Parallel` spawns the ranks itself."""
     port = str(free_port())
@@ -74,6 +74,7 @@ def test_ignite(tmp_path: Path) -> None:
         assert_found_and_named(job, name=f"127.0.0.1:{port}")
 
 
+@pytest.mark.frameworks
 def test_submitit(tmp_path: Path) -> None:
     """Each rank is a task that runs a pickled function: its command line names no program of the user's."""
     command = python("submitit_tasks.py", str(tmp_path / "tasks"), packages=["submitit"])
@@ -81,6 +82,7 @@ def test_submitit(tmp_path: Path) -> None:
         assert_found_and_named(job)
 
 
+@pytest.mark.frameworks
 def test_torchx(tmp_path: Path) -> None:
     """`dist.ddp` of TorchX on its local scheduler, which runs `torchrun` by its name in a shell."""
     ddp = ("dist.ddp", "-j", "1x2", "--script", PLAIN, "--", "env://")

@@ -14,7 +14,7 @@ from tests.build.jobs.advice_rules import Situation, complaints
 from tests.build.processes.memory_groups import memory_group
 from tests.system.live.asking import Reply, diagnose, diagnosed, unhang
 from tests.system.live.jobs import Job
-from tests.system.live.truths import Mode, Truth, read_truth
+from tests.system.live.truths import Mode, Truth
 
 pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
@@ -23,7 +23,7 @@ MODES: tuple[Mode, ...] = ("probe", "bare")
 EVERY_DAY: dict[str, str] = {
     "probe bare": "asleep_before_collective rank_conditional_collective stopped_rank killed_rank",
     "probe": """
-        chain_of_victims crossed_groups fsdp_step_skipped gather_two_roots groups_on_threads memory_exhausted
+        chain_of_victims fsdp_step_skipped gather_two_roots groups_on_threads memory_exhausted
         new_group_skipped pipeline_stage_never_sends recv_ring two_halves uneven_inputs wrong_op
     """,
     "memory": "crossed_groups gil_held sibling_pipeline_sends wrong_size_larger",
@@ -110,7 +110,7 @@ def test_patience_ends_when_the_job_moves_again(container: int, tmp_path: Path) 
     assert reply.answer["took_seconds"] < 60.0
 
 
-@pytest.mark.parametrize("faulty_rank", [0, 1, 3])
+@pytest.mark.parametrize("faulty_rank", [0, 3])
 def test_any_rank_can_be_the_one(faulty_rank: int, container: int, tmp_path: Path) -> None:
     """Rank 0 is a rank like any other, and so is the last one."""
     with Job(
@@ -200,15 +200,13 @@ def test_run_loads_the_probe(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("mode", MODES)
-def test_a_rank_that_the_kernel_kills_for_want_of_memory(mode: Mode, tmp_path: Path) -> None:
+def test_a_rank_that_the_kernel_kills_for_want_of_memory(tmp_path: Path) -> None:
     """In a control group of its own, as a Slurm step or a pod has one, and gone before anybody looks."""
     with memory_group(64 * 1024 * 1024) as group:
         environment = {"UNHANG_TEST_MEMORY_GROUP": str(group)}
-        probe = mode == "probe"
-        with Job("killed_rank", directory=tmp_path, probe=probe, environment=environment, forked=True) as job:
+        with Job("killed_rank", directory=tmp_path, environment=environment, forked=True) as job:
             reply = diagnosed(job)
-    assert_right(Truth.of("killed_rank", mode), reply)
+    assert_right(Truth.of("killed_rank", "bare"), reply)
     (finding,) = reply.answer["findings"]
     assert finding["cause"] == "oom"
     assert any(f"Killed process {job.ranks[2]} " in evidence.get("line", "") for evidence in finding["evidence"])
@@ -266,16 +264,3 @@ def test_the_same_every_time(program: str, mode: Mode, times: int, container: in
         replies = [diagnosed(job) for _ in range(times)]
     for reply in replies:
         assert_right(Truth.of(program, mode), reply)
-
-
-def test_nothing_of_a_job_is_left_behind(tmp_path: Path) -> None:
-    """The harness itself: stopped ranks, children of ranks and launchers are all gone after the test, forks as well."""
-    with (
-        Job("stopped_rank", directory=tmp_path, forked=True) as stopped,
-        Job("dataloader_hang", directory=tmp_path, ranks=2, environment=ONE_OF_TWO) as loading,
-    ):
-        assert len(stopped.processes()) >= 4
-        assert len(loading.processes()) >= 5
-    assert not stopped.processes()
-    assert not loading.processes()
-    assert read_truth("stopped_rank")["culprits"] == [2]

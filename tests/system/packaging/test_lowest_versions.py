@@ -72,7 +72,7 @@ def _install(environment: Environment, pins: Sequence[str]) -> None:
     lend_libraries(environment)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="pydantic's lowest version has no wheel for this Python")
 def test_requests_are_read_as_well_with_the_lowest_versions(oldest: Environment) -> None:
     """They are what is found there, and the tests of strangers and web pages pass with them."""

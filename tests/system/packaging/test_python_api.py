@@ -36,7 +36,7 @@ def test_program_reads_and_judges(installed: Environment, tmp_path: Path) -> Non
     assert "no-such-job" in said[1]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_program_is_checked_with_our_types(installed: Environment, tmp_path: Path) -> None:
     """They come with the package: mypy, strict, finds nothing in the program, and a mistake in another."""
     for text, status in (

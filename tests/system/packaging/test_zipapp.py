@@ -20,6 +20,8 @@ from shared.wire.stacks import Stacks
 from tests.build.processes.memory_files import in_memory
 from tests.system.packaging.environments import RUN_SECONDS
 
+pytestmark = pytest.mark.release
+
 MOST_BYTES = 32 * 2**20
 BARE = (str(Path(sys.executable).resolve()), "-I", "-S")
 """The Python that runs the tests, without site-packages, without the environment's say."""

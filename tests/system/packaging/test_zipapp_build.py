@@ -40,6 +40,7 @@ def contents(zipapp: Path, target: Target) -> dict[str, bytes]:
         }
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("target", ALL, ids=lambda target: target.tag)
 def test_what_is_compiled_fits(zipapp: Path, target: Target) -> None:
     """Every ELF file that is laid out is for that machine, and every extension module for that Python."""
@@ -54,6 +55,7 @@ def test_what_is_compiled_fits(zipapp: Path, target: Target) -> None:
     assert "bin/py-spy" in compiled
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("target", ALL, ids=lambda target: target.tag)
 def test_nothing_that_is_needed_is_lacking(zipapp: Path, target: Target) -> None:
     """Every requirement of every distribution inside is inside, in a version that it asks for."""
@@ -68,6 +70,7 @@ def test_nothing_that_is_needed_is_lacking(zipapp: Path, target: Target) -> None
             assert need.specifier.contains(versions[normal(need.name)], prereleases=True), need
 
 
+@pytest.mark.release
 def test_no_file_is_there_twice(zipapp: Path) -> None:
     """Pure wheels are there once, whatever they are for; and no file of one wheel hides another's."""
     with zipfile.ZipFile(zipapp) as archive:
@@ -140,6 +143,7 @@ def make_zipapp(checkout: Path, *words: str, **variables: str) -> subprocess.Com
 NO_NETWORK = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/nonexistent", "PIP_CONFIG_FILE": "/dev/null"}
 
 
+@pytest.mark.release
 def test_fresh_checkout_installs_nothing(checkout: Path, tmp_path: Path) -> None:
     """pip fetches the listed wheels alone; a second time nobody asks it, and the same bytes come out."""
     log = tmp_path / "pip.log"
@@ -163,6 +167,7 @@ def test_fresh_checkout_installs_nothing(checkout: Path, tmp_path: Path) -> None
     assert built.read_bytes() == before
 
 
+@pytest.mark.release
 def test_built_for_fewer(zipapp: Path, tmp_path: Path) -> None:
     """It says which, and is smaller."""
     target = tmp_path / "unhang.pyz"
@@ -176,6 +181,7 @@ def test_built_for_fewer(zipapp: Path, tmp_path: Path) -> None:
     assert refused.stderr.startswith("this unhang.pyz is for Python 3.14 on aarch64, ")
 
 
+@pytest.mark.release
 def test_same_checkout_same_bytes(zipapp: Path, tmp_path: Path) -> None:
     """Whoever builds it again can compare."""
     again = tmp_path / "unhang.pyz"
@@ -184,6 +190,7 @@ def test_same_checkout_same_bytes(zipapp: Path, tmp_path: Path) -> None:
     assert zipapp.read_bytes() == again.read_bytes()
 
 
+@pytest.mark.release
 def test_wheels_that_cannot_be_fetched(checkout: Path) -> None:
     """Which, for what, and what to do; an archive that lacks them is not written."""
     done = make_zipapp(checkout, "ZIPAPP_FOR=3.14-aarch64", **NO_NETWORK)
@@ -194,6 +201,7 @@ def test_wheels_that_cannot_be_fetched(checkout: Path) -> None:
     assert not (checkout / "dist").exists()
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("zipapp")
 def test_wheel_that_was_changed_is_never_used(checkout: Path, tmp_path: Path) -> None:
     """Neither one that lies there already nor one that pip is offered."""

@@ -6,13 +6,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
 from agent.app import create_app
@@ -48,8 +49,6 @@ async def agent(**settings: Any) -> AsyncIterator[httpx.AsyncClient]:
 @contextmanager
 def job(ranks: int = 2) -> Iterator[list[int]]:
     """Run a job of sleeping ranks, and return their pids."""
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
         yield [
             stack.enter_context(running(SLEEP, env=rank_environment(rank, port=PORT, world_size=ranks))).pid
@@ -58,19 +57,11 @@ def job(ranks: int = 2) -> Iterator[list[int]]:
 
 
 async def test_health_needs_no_job() -> None:
-    """It says who answers."""
+    """It says who answers. A node without ranks of a job has nothing to say about it, which is no error."""
     async with agent() as client:
-        answer = await client.get("/healthz")
+        answer, nobody = await client.get("/healthz"), await client.get("/v1/snapshot", params={"job": "nobody"})
     assert answer.json() == {"status": "ok", "version": "0.1.0", "host": "here", "avoided": [], "lost_threads": 0}
-
-
-async def test_ranks_are_listed() -> None:
-    """Without looking at them."""
-    with job() as pids:
-        async with agent() as client:
-            found = RankList.model_validate_json((await client.get("/v1/ranks")).content)
-    assert found.host == "here"
-    assert [(i.rank, i.pid) for i in found.ranks if i.job == JOB] == list(enumerate(pids))
+    assert (nobody.status_code, nobody.json()["ranks"]) == (200, [])
 
 
 async def test_names_of_files_that_are_no_text(tmp_path: Path) -> None:
@@ -90,38 +81,23 @@ async def test_names_of_files_that_are_no_text(tmp_path: Path) -> None:
     assert isinstance(rank.logs, Logs) and rank.logs.files[0].path.endswith("/odd?/log?")
 
 
-async def test_snapshot_of_a_job() -> None:
-    """Each rank with all its parts, in order."""
+async def test_ranks_and_snapshots_of_a_job() -> None:
+    """Ranks without looking at them; each with all its parts, in order; of some, that this is not the whole node."""
     with job() as pids:
         async with agent() as client:
-            answer = await client.get("/v1/snapshot", params={"job": JOB})
-    found = NodeSnapshot.model_validate_json(answer.content)
+            listed = RankList.model_validate_json((await client.get("/v1/ranks")).content)
+            questions = ({"job": JOB}, {"pid": [pids[1]], "stacks": "none"})
+            answers = [await client.get("/v1/snapshot", params=each) for each in questions]
+    assert [(i.rank, i.pid) for i in listed.ranks if i.job == JOB] == list(enumerate(pids))
+    found, some = (NodeSnapshot.model_validate_json(answer.content) for answer in answers)
     assert [rank.identity.pid for rank in found.ranks] == pids
-    assert (found.host, found.live, found.whole) == ("here", True, True)
+    assert (listed.host, found.host, found.live, found.whole) == ("here", "here", True, True)
     assert found.taken_at_ns is not None
     for rank in found.ranks:
-        assert isinstance(rank.process, Process)
-        assert isinstance(rank.stacks, Stacks)
+        assert isinstance(rank.process, Process) and isinstance(rank.stacks, Stacks)
         assert isinstance(rank.recorder, Missing)
-
-
-async def test_snapshot_of_some_pids() -> None:
-    """It says that it is not the whole node."""
-    with job() as pids:
-        async with agent() as client:
-            answer = await client.get("/v1/snapshot", params={"pid": [pids[1]], "stacks": "none"})
-    found = NodeSnapshot.model_validate_json(answer.content)
-    assert [rank.identity.pid for rank in found.ranks] == [pids[1]]
-    assert not found.whole
-    assert isinstance(found.ranks[0].stacks, Missing)
-
-
-async def test_job_that_is_not_here() -> None:
-    """A node without ranks of a job has nothing to say about it, which is no error."""
-    async with agent() as client:
-        answer = await client.get("/v1/snapshot", params={"job": "nobody"})
-    assert answer.status_code == 200
-    assert answer.json()["ranks"] == []
+    assert ([rank.identity.pid for rank in some.ranks], some.whole) == ([pids[1]], False)
+    assert isinstance(some.ranks[0].stacks, Missing)
 
 
 @pytest.mark.parametrize("part", ["stacks", "fds", "logs", "recorder", "process"])
@@ -180,44 +156,33 @@ async def test_tokens_guard_everything_but_health(tmp_path: Path) -> None:
 
 
 async def test_metrics_tell_of_ranks_and_sources() -> None:
-    """In Prometheus' own words."""
-    from prometheus_client.parser import text_string_to_metric_families
-
-    with job() as _:
+    """In Prometheus' own words, and of problems, too. Idle time is known where the agent watches, and else is not."""
+    with job() as pids:
         async with agent(beat_seconds=0.1) as client:
             await client.get("/v1/snapshot", params={"job": JOB})
+            await client.get("/v1/nothing")
             for _ in range(600):
-                page = (await client.get("/metrics")).text
-                if "unhang_rank_idle_seconds{" in page:
+                watched = (await client.get("/v1/snapshot", params={"pid": pids[0]})).json()["ranks"][0]
+                if (watched["idle_for_seconds"] or 0.0) > 0.4:
                     break
                 await anyio.sleep(0.1)
+            page = (await client.get("/metrics")).text
+        async with agent() as client:
+            unwatched = (await client.get("/v1/snapshot", params={"pid": pids[0]})).json()["ranks"][0]
+    assert (watched["idle_for_seconds"] > 0.4, unwatched["idle_for_seconds"]) == (True, None)
     samples = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(page)
         for sample in family.samples
     }
     assert samples["unhang_ranks", (("job", JOB),)] == 2
-    assert samples["unhang_agent_snapshots_total", ()] == 1
+    assert samples["unhang_agent_snapshots_total", ()] >= 2
+    assert samples["unhang_agent_problems_total", (("status", "404"),)] == 1
     assert samples["unhang_agent_source_seconds_count", (("source", "stacks"),)] >= 2
-    assert 0 < samples["unhang_agent_source_seconds_sum", (("source", "recorder"),)] < 5  # it has nothing, at once
+    assert samples["unhang_agent_source_seconds_sum", (("source", "recorder"),)] > 0
     assert samples["unhang_agent_source_missing_total", (("reason", "not_enabled"), ("source", "recorder"))] >= 2
     assert ("unhang_rank_idle_seconds", (("job", JOB), ("rank", "0"))) in samples
     assert samples["unhang_agent_abandoned_tasks", ()] == 0
-
-
-async def test_idle_time_is_told_when_the_agent_watches() -> None:
-    """And is not known when it does not."""
-    with job(1) as (pid,):
-        async with agent(beat_seconds=0.1) as client:
-            for _ in range(300):
-                await anyio.sleep(0.2)
-                watched = (await client.get("/v1/snapshot", params={"pid": pid})).json()["ranks"][0]
-                if (watched["idle_for_seconds"] or 0.0) > 0.4:
-                    break
-        async with agent(beat_seconds=0) as client:
-            unwatched = (await client.get("/v1/snapshot", params={"pid": pid})).json()["ranks"][0]
-    assert watched["idle_for_seconds"] > 0.4
-    assert unwatched["idle_for_seconds"] is None
 
 
 async def test_agent_answers_without_its_lifespan() -> None:

@@ -15,7 +15,7 @@ from shared.wire.snapshot import NodeSnapshot
 from shared.wire.stacks import Stacks
 from shared.wire.trace import Trace
 from tests.build.processes.processes import HERE, rank_environment, running, until
-from tests.unit.agent.sources.recorder.test_recorder_source import HANDLERS, SERVER, dump, entry
+from tests.unit.agent.sources.recorder.test_recorder_source import SERVER, dump, entry
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace, pytest.mark.slow]
 
@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_agent_with_its_two_capabilities_sees_everything(folder: Path) -> None:
     """Environment, memory, descriptors, a log that only its owner may read, and the recorder's socket."""
-    answers = json.dumps({"/handler/": HANDLERS, "/handler/fr_trace_json": dump(entry(1))})
+    answers = json.dumps({"/handler/": json.dumps(["fr_trace_json"]), "/handler/fr_trace_json": dump(entry(1))})
     server = SERVER.replace("server.listen()", "os.chmod(path, 0o666); server.listen()")
     log = folder / "train.log"
     program = f"{BECOME_OWNER}\nos.dup2(os.open({str(log)!r}, os.O_WRONLY | os.O_CREAT, 0o600), 2)\n"

@@ -34,7 +34,11 @@ def test_help_tells_purpose_and_options(name: str) -> None:
     chosen = unhang.commands[name]
     assert chosen.short_help
     assert len(chosen.short_help) < 60
-    assert [o.name for o in chosen.params if isinstance(o, click.Option) and not o.help] == []
+    options = [each for each in chosen.params if isinstance(each, click.Option)]
+    assert [each.name for each in options if not each.help] == []
+    defaults = [each.default for each in options if each.default and isinstance(each.default, str | float | int)]
+    shown = " ".join(result.output.split())
+    assert [each for each in defaults if f"[default: {each}" not in shown] == []
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "version"])

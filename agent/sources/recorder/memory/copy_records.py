@@ -85,8 +85,7 @@ def copy_records(
 
     Raises Unavailable, Gone or NotPermitted.
     """
-    pid, started = rank.stat.pid, rank.stat.start_ticks
-    with open_memory(procfs, pid, deadline, start_ticks=started, most_bytes=_MOST_READ) as memory:
+    with open_memory(procfs, rank.stat, deadline, most_bytes=_MOST_READ) as memory:
         where = locator.locate(procfs, rank, memory, deadline)
         addresses = [address for address in map(memory.word, where.pointers) if address]
         if not addresses:

@@ -11,7 +11,6 @@ Until 2.14 that is `c10d::ProcessGroupNCCL`. The class behind `nccl` since 2.15 
 """
 
 import struct
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ from agent.proc.memory.cpp_containers import Objects
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.procfs import ProcFs
+from agent.proc.remembered import Remembered
 from agent.sources.recorder.memory.group_objects import (
     MOST_SEARCHED,
     NCCL,
@@ -32,14 +32,13 @@ from agent.sources.recorder.memory.group_objects import (
     find_objects,
     read_group,
 )
-from agent.sources.recorder.memory.locator import Key, RecorderLocator, key_of
+from agent.sources.recorder.memory.locator import RecorderLocator, key_of
 from agent.sources.recorder.memory.recorder_header import Status, read_status
 from shared.missing import Reason
 
 _MOST_WORKS = 2_048
 """Of one group. A rank that runs ahead may have issued thousands; the oldest tell where it stands."""
 _MOST_GIVEN = 16 * 1024 * 1024
-_MOST_REMEMBERED = 1024
 _MOST_GROUPS = 256
 _TRIES = 3
 _KNOWN_SECONDS = 60.0
@@ -109,16 +108,14 @@ class CounterReader:
 
     def __init__(self, locator: RecorderLocator) -> None:
         self._locator = locator
-        self._known: dict[Key, tuple[float, tuple[GroupObject, ...]]] = {}
-        self._lock = threading.Lock()
+        self._known = Remembered[tuple[float, tuple[GroupObject, ...]]]()
 
     def read(self, procfs: ProcFs, rank: Rank, deadline: Deadline) -> tuple[GroupCounters, ...]:
         """Return the counters of all groups of NCCL.
 
         Raises Unavailable where there are none, Gone or NotPermitted.
         """
-        pid, started = rank.stat.pid, rank.stat.start_ticks
-        with open_memory(procfs, pid, deadline, start_ticks=started, most_bytes=MOST_SEARCHED) as memory:
+        with open_memory(procfs, rank.stat, deadline, most_bytes=MOST_SEARCHED) as memory:
             groups = self._groups(procfs, rank, memory, deadline)
             for left in reversed(range(_TRIES)):
                 try:
@@ -130,8 +127,7 @@ class CounterReader:
 
     def _groups(self, procfs: ProcFs, rank: Rank, memory: ProcessMemory, deadline: Deadline) -> tuple[GroupObject, ...]:
         key, now = key_of(rank), time.monotonic()
-        with self._lock:
-            at, known = self._known.get(key, (now, ()))
+        at, known = self._known.get(key) or (now, ())
         if known and now - at < _KNOWN_SECONDS and all(_is_there(memory, group, rank) for group in known):
             return known
         found: list[GroupObject] = []
@@ -144,11 +140,7 @@ class CounterReader:
         known = tuple(group for group in found if twice[group.name, group.description] == 1)[:_MOST_GROUPS]
         if not known:
             raise Unavailable(Reason.NOT_FOUND, "no process group of NCCL was found in its memory")
-        with self._lock:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            self._known[key] = now, known
-        return known
+        return self._known.put(key, (now, known))[1]
 
 
 def _is_there(memory: ProcessMemory, group: GroupObject, rank: Rank) -> bool:

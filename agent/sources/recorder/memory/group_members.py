@@ -19,8 +19,7 @@ def find_members(
     procfs: ProcFs, rank: Rank, locator: RecorderLocator, wanted: frozenset[Name], deadline: Deadline
 ) -> GroupTable:
     """Return the members of those of the `wanted` groups that are found. Raises Unavailable, Gone or NotPermitted."""
-    pid, started = rank.stat.pid, rank.stat.start_ticks
-    with open_memory(procfs, pid, deadline, start_ticks=started, most_bytes=MOST_SEARCHED) as memory:
+    with open_memory(procfs, rank.stat, deadline, most_bytes=MOST_SEARCHED) as memory:
         layouts = locator.locate(procfs, rank, memory, deadline).layouts
         found: GroupTable = {}
         with suppress(Unavailable):

@@ -9,7 +9,6 @@
 """
 
 import re
-import threading
 from itertools import chain
 from typing import NamedTuple
 
@@ -23,13 +22,13 @@ from agent.proc.memory.process_memory import ProcessMemory
 from agent.proc.memory.symbol_tables import SymbolTables
 from agent.proc.memory.torch_layouts import Layout, LayoutTable, read_layouts
 from agent.proc.procfs import ProcFs
+from agent.proc.remembered import Remembered
 from agent.sources.recorder.memory.stripped import find_stripped
 from shared.errors import NotPermitted
 from shared.missing import Reason
 
 _LIBRARY = re.compile(r"libtorch_(?:cpu|cuda|hip|xpu)\.so")
 _MOST_LIBRARIES = 8
-_MOST_REMEMBERED = 1024
 
 Key = tuple[int, int, int]
 """A process and the program that it runs, as in agent.find.environment."""
@@ -52,21 +51,11 @@ class RecorderLocator:
     def __init__(self, table: LayoutTable | None = None, symbols: SymbolTables | None = None) -> None:
         self._table = table or read_layouts()
         self._symbols = symbols or SymbolTables()
-        self._known: dict[Key, RecorderPlaces] = {}
-        self._lock = threading.Lock()
+        self._known = Remembered[RecorderPlaces]()
 
     def locate(self, procfs: ProcFs, rank: Rank, memory: ProcessMemory, deadline: Deadline) -> RecorderPlaces:
         """Return where a rank keeps its recorders. Raises Unavailable, Gone or NotPermitted."""
-        key = key_of(rank)
-        with self._lock:
-            known = self._known.get(key)
-        if known is None:
-            known = self._find(procfs, rank.stat.pid, memory, deadline)
-            with self._lock:
-                if len(self._known) >= _MOST_REMEMBERED:
-                    self._known.clear()
-                self._known[key] = known
-        return known
+        return self._known.once(key_of(rank), lambda: self._find(procfs, rank.stat.pid, memory, deadline))
 
     def _find(self, procfs: ProcFs, pid: int, memory: ProcessMemory, deadline: Deadline) -> RecorderPlaces:
         regions = read_mappings(procfs, pid)

@@ -8,7 +8,6 @@ Of a rank without a record the same is told by the counters of its groups (group
 operation that is over was issued: that is when it was first counted.
 """
 
-import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.memory.torch_layouts import Layout
 from agent.proc.procfs import ProcFs
+from agent.proc.remembered import Remembered
 from agent.sources.recorder.memory.entries import EntryReader, FoundEntry
 from agent.sources.recorder.memory.group_counters import CounterReader, GroupCounters, Name
 from agent.sources.recorder.memory.locator import Key, RecorderLocator, key_of
@@ -75,14 +75,13 @@ class MarkReader:
     def __init__(self, locator: RecorderLocator) -> None:
         self._locator = locator
         self._counters = CounterReader(locator)
-        self._known: dict[tuple[Key, int], _Recorder] = {}
-        self._issued: dict[Key, dict[Name, _Issued]] = {}
-        self._lock = threading.Lock()
+        self._known = Remembered[_Recorder](_MOST_REMEMBERED)
+        self._issued = Remembered[dict[Name, _Issued]](_MOST_REMEMBERED)
 
     def read(self, procfs: ProcFs, rank: Rank, deadline: Deadline) -> tuple[GroupMark, ...]:
         """Return the marks of all groups that a rank has used. Raises Unavailable, Gone or NotPermitted."""
         try:
-            with open_memory(procfs, rank.stat.pid, deadline, start_ticks=rank.stat.start_ticks) as memory:
+            with open_memory(procfs, rank.stat, deadline) as memory:
                 where = self._locator.locate(procfs, rank, memory, deadline)
                 addresses = [address for address in map(memory.word, where.pointers) if address]
                 if not addresses:
@@ -98,28 +97,19 @@ class MarkReader:
             counters = self._counters.read(procfs, rank, deadline)
         except (Unavailable, NotPermitted):
             raise why from None
-        with self._lock:
-            before = self._issued.get(key_of(rank), {})
-            issued = {one.name: _when_issued(one, before.get(one.name)) for one in counters}
-            if len(self._issued) >= _MOST_REMEMBERED:
-                self._issued.clear()
-            self._issued[key_of(rank)] = issued
+        before = self._issued.get(key_of(rank)) or {}
+        issued = self._issued.put(key_of(rank), {one.name: _when_issued(one, before.get(one.name)) for one in counters})
         return tuple(_counted_mark(one, issued[one.name][1]) for one in counters)
 
     def _marks(self, memory: ProcessMemory, key: tuple[Key, int], layouts: Iterable[Layout]) -> list[GroupMark]:
-        with self._lock:
-            known = self._known.get(key)
+        known = self._known.get(key)
         for layout in layouts if known is None else (known.layout,):
             try:
                 known, statuses = _read(memory, key[1], layout, known)
             except Unreadable as error:
                 failed = error
                 continue
-            with self._lock:
-                if len(self._known) >= _MOST_REMEMBERED:
-                    self._known.clear()
-                self._known[key] = known
-            return _merged(known.newest, statuses)
+            return _merged(self._known.put(key, known).newest, statuses)
         raise failed
 
 

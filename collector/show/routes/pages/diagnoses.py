@@ -1,15 +1,15 @@
 """The pages on diagnoses: all that are kept, one of them, two side by side, and one that is being made."""
 
 from http import HTTPStatus
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from collector.keep.history import PastWanted, search
 from collector.show.html.compare import comparison
-from collector.show.routes.common import ServiceDependency, source_of
-from collector.show.routes.pages.frame import PER_PAGE, Before, FaultFormDependency, PageRoute, Text, page, site_of
+from collector.show.routes.common import Before, ServiceDependency, source_of
+from collector.show.routes.diagnoses import DiagnosisId
+from collector.show.routes.pages.frame import PER_PAGE, FaultFormDependency, PageRoute, Text, page, site_of
 from collector.show.routes.pages.reports import pages_of
 from collector.show.routes.preflights import record_of
 from collector.show.routes.rights import Sight, SightDependency
@@ -22,8 +22,6 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _TO_CHOOSE_FROM = 30
 _MOST_PREFLIGHTS = 10
 """Of the node whose diagnoses are listed; its own page has all."""
-
-DiagnosisId = Annotated[str, Path(max_length=64)]
 
 
 @router.get("/diagnoses")
@@ -77,7 +75,7 @@ async def compare(
             here="diagnoses",
             title="Two diagnoses",
             reports=reports,
-            rows=comparison(*reports),
+            rows=comparison(*chosen),
         )
     job = chosen[0].job if chosen else None
     others = await service.async_store.ask(service.store.list, job=job, limit=_TO_CHOOSE_FROM, seen_by=sight.access)

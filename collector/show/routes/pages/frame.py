@@ -21,8 +21,6 @@ PER_PAGE = 50
 """Rows of a list."""
 
 Text = Annotated[str, Query(max_length=300)]
-Before = Annotated[str | None, Query(max_length=64)]
-"""The id that the page before ended with; None: the first page."""
 
 
 @dataclass(frozen=True)

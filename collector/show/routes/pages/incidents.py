@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
@@ -12,9 +11,9 @@ from collector.keep.history import IncidentsWanted, search_incidents
 from collector.keep.store import Listed
 from collector.service import Service
 from collector.show.html.report import Report
-from collector.show.routes.common import ServiceDependency, form_of, source_of
-from collector.show.routes.incidents import Remark, as_shown
-from collector.show.routes.pages.frame import PER_PAGE, Before, FaultFormDependency, PageRoute, Text, page
+from collector.show.routes.common import Before, ServiceDependency, form_of, source_of
+from collector.show.routes.incidents import IncidentId, Remark, as_shown, remark_on
+from collector.show.routes.pages.frame import PER_PAGE, FaultFormDependency, PageRoute, Text, page
 from collector.show.routes.pages.reports import verdict_report
 from collector.show.routes.rights import SightDependency
 from collector.show.text.findings import duration_text
@@ -26,8 +25,6 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 _OPEN = "open"
 """What the form calls the states of incidents that are not over, together."""
-
-IncidentId = Annotated[str, Path(max_length=64)]
 
 
 @router.get("/incidents")
@@ -89,18 +86,14 @@ async def show_incident(
 @router.post("/incidents/{id}/acknowledge")
 async def acknowledge(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
     """Say that somebody works on it, and show it again."""
-    await sight.incident(id)
-    said = await _said(request)
-    await service.async_store.note(service.store.incidents.acknowledge, id, by=said.by, note=said.note)
+    await remark_on(service, sight, id, service.store.incidents.acknowledge, await _said(request))
     return RedirectResponse(f"/incidents/{id}", status_code=HTTPStatus.SEE_OTHER)
 
 
 @router.post("/incidents/{id}/false-alarm")
 async def false_alarm(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
     """Say that nothing was wrong, and show it again."""
-    await sight.incident(id)
-    said = await _said(request)
-    await service.async_store.note(service.store.incidents.false_alarm, id, by=said.by, note=said.note)
+    await remark_on(service, sight, id, service.store.incidents.false_alarm, await _said(request))
     return RedirectResponse(f"/incidents/{id}", status_code=HTTPStatus.SEE_OTHER)
 
 

@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from collector.show.routes.common import ServiceDependency
-from collector.show.routes.pages.frame import PER_PAGE, Before, PageRoute, Text, page
+from collector.show.routes.common import Before, ServiceDependency, cut_at
+from collector.show.routes.pages.frame import PER_PAGE, PageRoute, Text, page
 from collector.show.routes.preflights import record_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -18,7 +18,7 @@ async def show_preflights(
     rows = await service.async_store.ask(
         service.store.preflights.list, host=node or None, limit=PER_PAGE + 1, before=before
     )
-    shown = rows[:PER_PAGE]
+    shown, more = cut_at(rows, PER_PAGE)
     return page(
         request,
         "preflights.html",
@@ -27,5 +27,5 @@ async def show_preflights(
         node=node,
         preflights=shown,
         record=record_of(node, shown),
-        next=rows[PER_PAGE - 1].id if len(rows) > PER_PAGE else None,
+        next=more,
     )

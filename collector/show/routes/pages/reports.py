@@ -1,7 +1,6 @@
 """Diagnoses as HTML: what each rests on comes from the store. The latest pages are kept, for they never change."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 
 from fastapi import Request
@@ -12,13 +11,10 @@ from collector.keep.kept import Kept
 from collector.service import Service
 from collector.show.html.page import FILE, REST_FOLLOWS, Site, headers, render_report, render_trouble
 from collector.show.html.report import Report, report_of
+from collector.show.routes.kept_views import KeptViews
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.follow_up import asked_through
 from shared.errors import NotFound, UnhangError
-
-_MOST_PAGES = 16
-_LARGEST = 4 * 1024 * 1024
-"""Characters of a page that is kept: sixteen of them are 64 MiB."""
 
 
 class ReportPages:
@@ -26,7 +22,7 @@ class ReportPages:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._made: OrderedDict[tuple[str, Site, tuple[str, ...]], str] = OrderedDict()
+        self._made = KeptViews()
         self._turn = asyncio.Lock()
 
     async def answer(self, diagnosis: Diagnosis, site: Site = FILE, *, source: tuple[str, ...]) -> Response:
@@ -38,7 +34,7 @@ class ReportPages:
         if site == FILE:
             sent = headers() | {"Location": f"/v1/diagnoses/{diagnosis.id}", "Vary": "Accept"}
             return HTMLResponse(await self._page(diagnosis, site, source), headers=sent)
-        if (diagnosis.id, site, source) in self._made:
+        if self._made.holds((diagnosis.id, site, source)):
             return HTMLResponse(await self._page(diagnosis, site, source), headers=headers())
         pieces = self._in_pieces(diagnosis, site, source)
         return StreamingResponse(pieces, media_type="text/html", headers=headers())
@@ -58,16 +54,11 @@ class ReportPages:
         yield page.partition(REST_FOLLOWS)[2]
 
     async def _page(self, diagnosis: Diagnosis, site: Site, source: tuple[str, ...]) -> str:
-        key = diagnosis.id, site, source
-        if key not in self._made:
-            async with self._turn:
-                if key not in self._made:
-                    report = await self._prepared(diagnosis, source)
-                    self._made[key] = await asyncio.to_thread(render_report, report, site)
-        page = self._made[key]
-        self._made.move_to_end(key)
-        self._let_go()
-        return page
+        async def made() -> bytes:
+            report = await self.report(diagnosis, source=source)
+            return (await asyncio.to_thread(render_report, report, site)).encode()
+
+        return (await self._made.get((diagnosis.id, site, source), made)).decode()
 
     async def report(self, diagnosis: Diagnosis, *, source: tuple[str, ...]) -> Report:
         """Return the values of one page. Raises StoreTrouble."""
@@ -80,12 +71,6 @@ class ReportPages:
         except NotFound:
             kept = _bare(diagnosis)  # it was not kept, and its verdict is all there is
         return await asyncio.to_thread(report_of, _with_source(kept, source))
-
-    def _let_go(self) -> None:
-        while len(self._made) > _MOST_PAGES:
-            self._made.popitem(last=False)
-        for key in [key for key, page in self._made.items() if len(page) > _LARGEST]:
-            del self._made[key]
 
 
 def _bare(diagnosis: Diagnosis) -> Kept:

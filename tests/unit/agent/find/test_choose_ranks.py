@@ -1,6 +1,9 @@
 """Which processes are ranks, which are children of ranks, and which only started them. On made-up trees."""
 
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,86 +30,84 @@ def pids(found: FoundRanks) -> dict[tuple[str | None, int], int | None]:
     return {(rank.identity.job, rank.identity.rank): rank.identity.pid for rank in found.ranks}
 
 
-def test_ranks_below_torchrun(root: Path) -> None:
-    """torchrun's children are the ranks; torchrun itself is none."""
-    add_process(root, 10, 1, {"HOME": "/root"}, command=("python3", "/bin/torchrun"))
-    for rank in range(4):
-        add_process(root, 20 + rank, 10, torchrun(rank), maps=TORCH)
-    assert pids(found_in(root)) == {("night", rank): 20 + rank for rank in range(4)}
+SHELL = {"command": ("bash", "-c", "python train.py"), "program": "/bin/bash", "name": "bash"}
+ELASTIC = {"command": ("python3", "-m", "torch.distributed.run", "train.py"), "maps": TORCH}
+ENGINE = {"program": "/opt/engine", "name": "engine", "maps": ("/usr/lib/libpython3.11.so.1.0",)}
+NODE = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "1"}
+RUNS_TORCH = {"maps": TORCH}
+JOBS = (("day", 20), ("night", 30))
+
+Process = tuple[int, int, dict[str, str], dict[str, Any]]
+"""Its id, its parent's, its variables, and how it runs."""
+
+MACHINES: dict[str, tuple[list[Process], dict[tuple[str, int], int]]] = {
+    "torchrun's children are the ranks, and torchrun itself is none": (
+        [(10, 1, {"HOME": "/root"}, {"command": ("python3", "/bin/torchrun")})]
+        + [(20 + rank, 10, torchrun(rank), RUNS_TORCH) for rank in range(4)],
+        {("night", rank): 20 + rank for rank in range(4)},
+    ),
+    "a script prepares the node and then runs the training as a process of its own": (
+        [(20, 1, slurm(0), {}), (30, 20, slurm(0), RUNS_TORCH)],
+        {("slurm-4242", 0): 30},
+    ),
+    "an executable of its own name with an interpreter inside": (
+        [(20, 1, slurm(0), SHELL), (30, 20, slurm(0), ENGINE)],
+        {("slurm-4242", 0): 30},
+    ),
+    "no Python at all: something hangs before it has begun": (
+        [(20, 1, slurm(0), SHELL), (30, 20, slurm(0), {"program": "/bin/cp", "name": "cp"})],
+        {("slurm-4242", 0): 20},
+    ),
+    "torchrun under srun is task 0 of Slurm and rank 0 of nothing": (
+        [(10, 1, slurm(0), ELASTIC)]
+        + [(20 + rank, 10, {**slurm(0), **torchrun(rank)}, RUNS_TORCH) for rank in range(4)],
+        {("slurm-4242", rank): 20 + rank for rank in range(4)},
+    ),
+    "a script that is given RANK for its node starts ranks of other numbers": (
+        [(10, 1, NODE, {"command": ("python3", "spawn.py"), "maps": TORCH})]
+        + [(20 + rank, 10, {**NODE, "RANK": str(rank), "LOCAL_RANK": str(rank)}, RUNS_TORCH) for rank in range(2)],
+        {("n1:1", 0): 20, ("n1:1", 1): 21},
+    ),
+    "an evaluation with a rendezvous of its own does not make its parent a launcher": (
+        [(20, 1, torchrun(1), RUNS_TORCH), (30, 20, torchrun(0, run_id="evaluation"), RUNS_TORCH)],
+        {("night", 1): 20, ("evaluation", 0): 30},
+    ),
+    "ranks are told apart by their job": (
+        [(first + rank, 1, torchrun(rank, run_id=job), RUNS_TORCH) for job, first in JOBS for rank in range(2)],
+        {(job, rank): first + rank for job, first in JOBS for rank in range(2)},
+    ),
+    "the kernel runs no ranks, and a look that Slurm started is no task of the job": (
+        [(2, 0, slurm(0), {"name": "kthreadd", "kernel": True}), (os.getpid(), 1, slurm(1), {})],
+        {},
+    ),
+    "a shell that waits for `unhang snapshot` under `srun --overlap` is not rank 1 of the job": (
+        [(20, 1, slurm(1), SHELL), (os.getpid(), 20, slurm(1), {}), (30, 1, slurm(0) | torchrun(3), RUNS_TORCH)],
+        {("slurm-4242", 3): 30},
+    ),
+    "a training script that starts `unhang` when a step takes too long stays a rank": (
+        [(20, 1, slurm(1), RUNS_TORCH), (os.getpid(), 20, slurm(1), {})],
+        {("slurm-4242", 1): 20},
+    ),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_who_is_a_rank(root: Path, machine: str) -> None:
+    """And which of several processes it is."""
+    processes, expected = MACHINES[machine]
+    for pid, parent, variables, about in processes:
+        add_process(root, pid, parent, variables, **about)
+    assert pids(found_in(root)) == expected
 
 
 def test_workers_of_a_rank_are_its_children(root: Path) -> None:
-    """DataLoader workers inherit everything, and their children too."""
-    add_process(root, 20, 1, torchrun(0), maps=TORCH)
-    add_process(root, 30, 20, torchrun(0), maps=TORCH)
-    add_process(root, 31, 20, torchrun(0), maps=TORCH)
+    """DataLoader workers inherit everything, and their children too; a shell above that waits is not the rank."""
+    add_process(root, 10, 1, slurm(0), **SHELL)
+    for pid, parent in ((20, 10), (30, 20), (31, 20)):
+        add_process(root, pid, parent, slurm(0), maps=TORCH)
     add_process(root, 40, 31, {}, program="/usr/bin/ffmpeg", name="ffmpeg")
     (rank,) = found_in(root).ranks
     assert (rank.stat.pid, set(rank.children)) == (20, {30, 31, 40})
-
-
-def test_shell_that_waits_for_python_is_not_the_rank(root: Path) -> None:
-    """`srun bash -c "... && python train.py"`: the shell has the variables as well."""
-    add_process(root, 20, 1, slurm(0), command=("bash", "-c", "python train.py"), program="/bin/bash", name="bash")
-    add_process(root, 30, 20, slurm(0), maps=TORCH)
-    add_process(root, 40, 30, slurm(0), maps=TORCH)
-    (rank,) = found_in(root).ranks
-    assert (rank.stat.pid, rank.children) == (30, (40,))
-
-
-def test_python_wrapper_without_torch_is_not_the_rank(root: Path) -> None:
-    """A script that prepares the node and then runs the training as a process of its own."""
-    add_process(root, 20, 1, slurm(0))
-    add_process(root, 30, 20, slurm(0), maps=TORCH)
-    assert pids(found_in(root)) == {("slurm-4242", 0): 30}
-
-
-def test_program_that_only_loads_python_is_found(root: Path) -> None:
-    """An executable of its own name with an interpreter inside."""
-    add_process(root, 20, 1, slurm(0), program="/bin/bash", name="bash")
-    add_process(root, 30, 20, slurm(0), program="/opt/engine", name="engine", maps=("/usr/lib/libpython3.11.so.1.0",))
-    assert pids(found_in(root)) == {("slurm-4242", 0): 30}
-
-
-def test_no_python_at_all(root: Path) -> None:
-    """Then the topmost is the rank: something hangs before Python has begun."""
-    add_process(root, 20, 1, slurm(0), program="/bin/bash", name="bash")
-    add_process(root, 30, 20, slurm(0), program="/bin/cp", name="cp")
-    assert pids(found_in(root)) == {("slurm-4242", 0): 20}
-
-
-def test_torchrun_under_srun_is_no_rank(root: Path) -> None:
-    """The agent that srun started is task 0 of Slurm and rank 0 of nothing."""
-    command = ("python3", "-m", "torch.distributed.run", "train.py")
-    add_process(root, 10, 1, slurm(0), command=command, maps=TORCH)
-    for rank in range(4):
-        add_process(root, 20 + rank, 10, {**slurm(0), **torchrun(rank)}, maps=TORCH)
-    assert pids(found_in(root)) == {("slurm-4242", rank): 20 + rank for rank in range(4)}
-
-
-def test_unknown_launcher_is_told_by_its_children(root: Path) -> None:
-    """A script that is given RANK for its node and starts ranks of other numbers."""
-    node = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "1"}
-    add_process(root, 10, 1, node, command=("python3", "spawn.py"), maps=TORCH)
-    for rank in range(2):
-        own = {**node, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        add_process(root, 20 + rank, 10, own, maps=TORCH)
-    assert pids(found_in(root)) == {("n1:1", 0): 20, ("n1:1", 1): 21}
-
-
-def test_job_that_a_rank_starts_is_a_job_of_its_own(root: Path) -> None:
-    """An evaluation with a rendezvous of its own does not make its parent a launcher."""
-    add_process(root, 20, 1, torchrun(1), maps=TORCH)
-    add_process(root, 30, 20, {**torchrun(0), "TORCHELASTIC_RUN_ID": "evaluation"}, maps=TORCH)
-    assert pids(found_in(root)) == {("night", 1): 20, ("evaluation", 0): 30}
-
-
-def test_two_jobs_side_by_side(root: Path) -> None:
-    """Ranks are told apart by their job."""
-    for job, first in (("day", 20), ("night", 30)):
-        for rank in range(2):
-            add_process(root, first + rank, 1, torchrun(rank, run_id=job), maps=TORCH)
-    assert len(found_in(root).ranks) == 4
 
 
 def test_attempts_are_kept_apart(root: Path) -> None:
@@ -114,34 +115,6 @@ def test_attempts_are_kept_apart(root: Path) -> None:
     add_process(root, 20, 1, torchrun(0, attempt=0), maps=TORCH)
     add_process(root, 30, 1, torchrun(0, attempt=1), maps=TORCH)
     assert sorted(rank.identity.attempt for rank in found_in(root).ranks) == [0, 1]
-
-
-def test_kernel_threads_and_ourselves_are_left_out(root: Path) -> None:
-    """The kernel runs no ranks, and a look that Slurm started is no task of the job."""
-    import os
-
-    add_process(root, 2, 0, slurm(0), name="kthreadd", kernel=True)
-    add_process(root, os.getpid(), 1, slurm(1))
-    assert not found_in(root).ranks
-
-
-def test_shell_that_waits_for_us_is_no_rank(root: Path) -> None:
-    """`srun --overlap bash -c "unhang snapshot"`: task 1 of that step is not rank 1 of the job."""
-    import os
-
-    add_process(root, 20, 1, slurm(1), command=("bash", "-c", "unhang snapshot"), program="/bin/bash", name="bash")
-    add_process(root, os.getpid(), 20, slurm(1))
-    add_process(root, 30, 1, {**slurm(0), **torchrun(3)}, maps=TORCH)
-    assert pids(found_in(root)) == {("slurm-4242", 3): 30}
-
-
-def test_rank_that_asks_about_itself_stays_one(root: Path) -> None:
-    """A training script may start `unhang` when a step takes too long."""
-    import os
-
-    add_process(root, 20, 1, slurm(1), maps=TORCH)
-    add_process(root, os.getpid(), 20, slurm(1))
-    assert pids(found_in(root)) == {("slurm-4242", 1): 20}
 
 
 @pytest.mark.parametrize(
@@ -157,19 +130,14 @@ def test_zombie_beside_ranks_has_exited(root: Path, status: int, exit_code: int 
     assert exited.sibling_jobs == ("night",)
 
 
-def test_zombie_elsewhere_is_nobody(root: Path) -> None:
-    """A zombie without a rank as its sibling tells nothing."""
-    add_process(root, 20, 1, torchrun(0), maps=TORCH)
-    add_process(root, 30, 20, state="Z")
-    assert found_in(root).exited == ()
-
-
 def test_identity_has_host_pid_and_start(root: Path) -> None:
-    """A pid alone may be reused."""
+    """A pid alone may be reused. A zombie without a rank as its sibling tells nothing."""
     add_process(root, 20, 1, torchrun(0), start=12_300)
-    (rank,) = found_in(root).ranks
-    identity = rank.identity
+    add_process(root, 30, 20, state="Z")
+    found = found_in(root)
+    identity = found.ranks[0].identity
     assert (identity.host, identity.pid, identity.started_at) == ("here", 20, 1_700_000_123.0)
+    assert found.exited == ()
 
 
 @pytest.mark.parametrize("garbage", [b"", b"=", b"\0" * 5000, b"RANK", b"RANK=1" * 100_000, b"\xff\xfe=\0RANK=\xff\0"])
@@ -215,8 +183,6 @@ def test_quick_listing_finds_what_is_new(root: Path) -> None:
 
 def test_machine_that_hides_other_users_processes(root: Path) -> None:
     """An empty answer says why."""
-    import shutil
-
     shutil.rmtree(root / "1")
     (missing,) = found_in(root).missing
     assert missing.reason == "not_permitted"

@@ -25,37 +25,31 @@ def environment_of(pid: int) -> dict[str, str]:
     return Environments(procfs, NAMES).read(procfs.stat(pid))
 
 
-def test_variables_of_the_start() -> None:
-    """Those on the list, and nothing else."""
-    with running(env=rank_environment(3)) as process:
-        found = environment_of(process.pid)
-    assert found["RANK"] == "3"
-    assert "PATH" not in found
-
-
 SETS_RANK = "import os\nos.environ.update(RANK='5', WORLD_SIZE='9')\n"
+FORKS = SETS_RANK + "import time\nif not os.fork():\n    time.sleep(600)\nos.environ['RANK'] = '6'\n"
+LONG = "import os\nfor i in range(3000): os.environ[f'X{i}'] = 'y' * 100\nos.environ['MASTER_ADDR'] = 'z' * 100_000\n"
+WILD = "import ctypes\nctypes.c_void_p.in_dll(ctypes.CDLL(None), 'environ').value = 0xdead0000dead\n"
 
 
-def test_rank_that_is_set_after_the_start() -> None:
-    """As mp.spawn, Ray and DeepSpeed do it: /proc/PID/environ does not know."""
-    with running(SETS_RANK + SLEEP, env={}) as process:
-        assert b"RANK" not in Path(f"/proc/{process.pid}/environ").read_bytes()
+@pytest.mark.parametrize(
+    ("program", "given", "rank"),
+    [
+        ("", rank_environment(3), "3"),
+        (SETS_RANK, {}, "5"),  # as mp.spawn, Ray and DeepSpeed do it: /proc/PID/environ does not know
+        (FORKS, {}, "6"),  # who has forked shares pages with its child until one of them writes
+        ("import os\nos.environ['RANK'] = '7'\n", rank_environment(1), "7"),
+        (LONG + SETS_RANK, {}, "5"),  # a megabyte costs little and hides nothing on the list
+        (WILD, rank_environment(2), "2"),  # a hostile process may put anything into its own memory
+    ],
+    ids=["at the start", "later", "after a fork", "changed", "long", "wild"],
+)
+def test_variables_are_told_as_they_are_now(program: str, given: dict[str, str], rank: str) -> None:
+    """Those on the list, and nothing else, in bounds."""
+    with running(program + SLEEP, env=given) as process:
         found = environment_of(process.pid)
-    assert (found["RANK"], found["WORLD_SIZE"]) == ("5", "9")
-
-
-def test_rank_that_a_forked_child_sets() -> None:
-    """The child of a fork shares its parent's pages until it writes."""
-    child = "import time\nif not os.fork():\n    time.sleep(600)\n"
-    program = SETS_RANK + child + "os.environ['RANK'] = '6'\n" + SLEEP
-    with running(program, env={}) as process:
-        assert environment_of(process.pid)["RANK"] == "6"
-
-
-def test_variable_that_is_changed_is_told_as_it_is_now() -> None:
-    """The present goes before the past."""
-    with running("import os\nos.environ['RANK'] = '7'\n" + SLEEP, env=rank_environment(1)) as process:
-        assert environment_of(process.pid)["RANK"] == "7"
+    assert found["RANK"] == rank
+    assert "PATH" not in found
+    assert len(found.get("MASTER_ADDR", "")) <= 4096
 
 
 def test_process_that_becomes_another_program() -> None:
@@ -70,34 +64,6 @@ def test_process_that_becomes_another_program() -> None:
         process.stdin.close()
         assert process.stdout.readline() == "ready\n"
         assert environments.read(procfs.stat(process.pid))["RANK"] == "5"
-
-
-def test_many_and_long_variables_are_read_in_bounds() -> None:
-    """An environment of a megabyte costs little and hides nothing on the list."""
-    program = (
-        "import os\nfor i in range(3000): os.environ[f'X{i}'] = 'y' * 100\nos.environ['MASTER_ADDR'] = 'z' * 100_000\n"
-        + SETS_RANK
-    )
-    with running(program + SLEEP, env={}) as process:
-        found = environment_of(process.pid)
-    assert found["RANK"] == "5"
-    assert len(found["MASTER_ADDR"]) <= 4096
-
-
-def test_environment_pointer_that_leads_nowhere() -> None:
-    """A hostile process may put anything into its own memory; the frozen variables remain."""
-    wild = "import ctypes\nctypes.c_void_p.in_dll(ctypes.CDLL(None), 'environ').value = 0xdead0000dead\n"
-    with running(wild + SLEEP, env=rank_environment(2)) as process:
-        assert environment_of(process.pid)["RANK"] == "2"
-
-
-def test_program_without_a_libc_of_its_own() -> None:
-    """Where there is no symbol to find, the variables of the start are used."""
-    procfs = ProcFs()
-    environments = Environments(procfs, NAMES)
-    with running(env=rank_environment(2)) as process:
-        environments._find_pointer = lambda pid: None  # type: ignore[method-assign]
-        assert environments.read(procfs.stat(process.pid))["RANK"] == "2"
 
 
 def own_memory(address: int, size: int) -> bytes:
@@ -116,15 +82,11 @@ def libc_base() -> int:
 
 
 def test_variable_is_found_where_the_linker_has_it() -> None:
-    """The same as the dynamic linker says."""
+    """The same as the dynamic linker says; not a function of another library, or one that is only used."""
     libc = ctypes.CDLL("libc.so.6")
     for name in (b"environ", b"stdout", b"optind"):
         expected = ctypes.addressof(ctypes.c_void_p.in_dll(libc, name.decode()))
         assert find_variable(own_memory, libc_base(), name) == expected
-
-
-def test_variable_that_is_not_there() -> None:
-    """Nor is a function of another library, or one that is only used."""
     for name in (b"no_such_variable", b"", b"environ_", b"PyObject_Call"):
         assert find_variable(own_memory, libc_base(), name) is None
 
@@ -172,25 +134,20 @@ def test_rank_in_a_container(tmp_path: Path) -> None:
         assert environment_of(process.pid)["RANK"] == "5"
 
 
-def test_rank_is_seen_soon_after_it_is_set() -> None:
-    """A lister that has seen a process without RANK sees it with RANK later."""
-    procfs = ProcFs()
-    environments = Environments(procfs, NAMES)
-    late = READY + "time.sleep(0.2)\nos.environ['RANK'] = '4'\ntime.sleep(600)\n"
-    with running(late, env={}) as process:
-        until(lambda: environments.read(procfs.stat(process.pid)), lambda found: found.get("RANK") == "4")
-
-
 def test_python_that_has_just_begun_is_not_given_up() -> None:
-    """Its libraries may not be loaded yet when it is seen first."""
+    """Its libraries may not be loaded yet: until there is a symbol to find, the variables of the start are used."""
     procfs = ProcFs()
     environments = Environments(procfs, NAMES)
-    with running(SETS_RANK + SLEEP, env={}) as process:
+    late = READY + "sys.stdin.readline()\n" + SETS_RANK + SLEEP
+    with running(late, env={"RANK": "2"}, stdin=-1) as process:
         find = environments._find_pointer
         environments._find_pointer = lambda pid: None  # type: ignore[method-assign]
-        assert environments.read(procfs.stat(process.pid)) == {}
+        assert environments.read(procfs.stat(process.pid)) == {"RANK": "2"}
         environments._find_pointer = find  # type: ignore[method-assign]
-        assert environments.read(procfs.stat(process.pid))["RANK"] == "5"
+        assert environments.read(procfs.stat(process.pid)) == {"RANK": "2"}
+        assert process.stdin is not None
+        process.stdin.close()
+        until(lambda: environments.read(procfs.stat(process.pid)), lambda found: found.get("RANK") == "5")
 
 
 def test_other_programs_have_the_variables_of_their_start() -> None:

@@ -7,18 +7,12 @@ from tests.build.processes.proc_trees import slurm, torchrun
 
 
 def test_rank_of_torchrun() -> None:
-    """torchrun tells everything."""
-    found = identify(torchrun(5, world_size=8, attempt=2))
-    assert found is not None
+    """torchrun tells everything; zero is a number like any other."""
+    found, zero = identify(torchrun(5, world_size=8, attempt=2)), identify(torchrun(0))
+    assert found is not None and zero is not None
     assert (found.job, found.rank, found.local_rank, found.group_rank) == ("night", 5, 1, 1)
     assert (found.world_size, found.local_world_size, found.attempt, found.launcher) == (8, 4, 2, "torchrun")
-
-
-def test_rank_0_is_a_rank() -> None:
-    """Zero is a number like any other."""
-    found = identify(torchrun(0))
-    assert found is not None
-    assert (found.rank, found.local_rank, found.group_rank) == (0, 0, 0)
+    assert (zero.rank, zero.local_rank, zero.group_rank) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -104,37 +98,30 @@ def test_nothing_secret_is_on_the_list_of_names() -> None:
     assert all("KEY" not in name and "TOKEN" not in name for name in NAMES)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "/opt/venv/bin/python /opt/venv/bin/torchrun --nproc-per-node 4 train.py",
-        "python -m torch.distributed.run train.py",
-        "python3 -u -m torch.distributed.launch train.py",
-        "/usr/bin/srun -n 4 python train.py",
-        "mpirun -np 4 python train.py",
-        "/opt/venv/bin/python3 /opt/venv/bin/accelerate launch train.py",
-        "/opt/venv/bin/python -m accelerate.commands.launch train.py",
-        "python -u -m deepspeed.launcher.launch --world_info=x train.py",
-        "/opt/unhang/bin/python /opt/unhang/bin/unhang agent",
-    ],
-)
-def test_launchers(command: str) -> None:
-    """A launcher carries the variables of the node it runs on, and is no rank."""
-    assert is_launcher(command.split())
+LAUNCHING = """
+/opt/venv/bin/python /opt/venv/bin/torchrun --nproc-per-node 4 train.py
+python -m torch.distributed.run train.py
+python3 -u -m torch.distributed.launch train.py
+/usr/bin/srun -n 4 python train.py
+mpirun -np 4 python train.py
+/opt/venv/bin/python3 /opt/venv/bin/accelerate launch train.py
+/opt/venv/bin/python -m accelerate.commands.launch train.py
+python -u -m deepspeed.launcher.launch --world_info=x train.py
+/opt/unhang/bin/python /opt/unhang/bin/unhang agent
+"""
+MENTIONING = """
+python train.py
+/opt/venv/bin/python -u train.py --launcher torchrun
+python -m mycompany.train
+python -c import_torchrun torchrun
+bash -c torchrun
+python -m
+"""
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "python train.py",
-        "/opt/venv/bin/python -u train.py --launcher torchrun",
-        "python -m mycompany.train",
-        "python -c import_torchrun torchrun",
-        "bash -c torchrun",
-        "python -m",
-        "",
-    ],
-)
-def test_no_launchers(command: str) -> None:
-    """What merely mentions a launcher."""
-    assert not is_launcher(command.split())
+def test_command_lines_of_launchers() -> None:
+    """A launcher carries the variables of the node it runs on, and is no rank; not what merely mentions one."""
+    for lines, expected in ((LAUNCHING, True), (MENTIONING, False)):
+        for line in lines.strip().splitlines():
+            assert is_launcher(line.split()) is expected, line
+    assert not is_launcher([])

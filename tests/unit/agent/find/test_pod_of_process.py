@@ -25,31 +25,41 @@ def procfs_with(tmp_path: Path, text: str) -> ProcFs:
     return ProcFs(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDER}.slice/cri-containerd-{CONTAINER}.scope",
-        f"0::/kubepods.slice/kubepods-pod{UNDER}.slice/crio-{CONTAINER}.scope",
-        f"0::/kubepods.slice/kubepods-pod{UNDER}.slice/crio-{CONTAINER}.scope/container",
-        f"9:memory:/kubepods/besteffort/pod{UID}/{CONTAINER}",
-        f"0::/../../kubepods-burstable.slice/kubepods-burstable-pod{UNDER}.slice/docker-{CONTAINER}.scope",
-        f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UNDER}.slice/cri-containerd-{CONTAINER}.scope",
-    ],
-)
+SCOPE = f"kubepods.slice/kubepods-pod{UNDER}.slice/cri-containerd-{CONTAINER}.scope"
+STATIC = "b5c6d7e8f90112345678123456781234"
+
+KUBELETS = [
+    f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDER}.slice/cri-containerd-{CONTAINER}.scope",
+    f"0::/kubepods.slice/kubepods-pod{UNDER}.slice/crio-{CONTAINER}.scope",
+    f"0::/kubepods.slice/kubepods-pod{UNDER}.slice/crio-{CONTAINER}.scope/container",
+    f"9:memory:/kubepods/besteffort/pod{UID}/{CONTAINER}",
+    f"0::/../../kubepods-burstable.slice/kubepods-burstable-pod{UNDER}.slice/docker-{CONTAINER}.scope",
+    f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UNDER}.slice/cri-containerd-{CONTAINER}.scope",
+    f"0::/kubepods/pod{STATIC}/{CONTAINER}",  # the kubelet's own are named by a hash without dashes
+]
+USERS = [
+    f"0::/{above}/{SCOPE}"  # whoever may make control groups below their own may call them what they like
+    for above in ("user.slice/user-1000.slice/user@1000.service", "system.slice/job.service", "kube")
+]
+OTHERS = [
+    "0::/system.slice/slurmstepd.scope/job_12/step_0",
+    f"0::/system.slice/docker-{CONTAINER}.scope",
+    f"0::/kubepods/pod{UID}",
+    f"0::/kubepods/pod{UID}/{CONTAINER}abc",
+    f"0::/kubepods/pod{UID[:-1]}/{CONTAINER}",
+    "0::/" + "pod-" * 20_000,
+    "",
+]
+
+
+@pytest.mark.parametrize("line", [*KUBELETS, *USERS, *OTHERS])
 def test_pod_and_container_are_read(tmp_path: Path, line: str) -> None:
-    """Both drivers, all runtimes, nested clusters, and as seen from another control group namespace."""
+    """Both drivers, all runtimes, nested clusters, and as seen from another namespace; nobody is in a pod otherwise."""
     procfs = procfs_with(tmp_path, f"12:cpuset:/\n{line}\n")
-    assert place_of(procfs, 7) == ContainerPlace(UID, CONTAINER)
-    assert is_kubelets(procfs, 7)
-
-
-@pytest.mark.parametrize("above", ["user.slice/user-1000.slice/user@1000.service", "system.slice/job.service", "kube"])
-def test_control_group_that_a_user_has_named_is_not_kubelets(tmp_path: Path, above: str) -> None:
-    """Whoever may make control groups below their own may call them what they like."""
-    line = f"0::/{above}/kubepods.slice/kubepods-pod{UNDER}.slice/cri-containerd-{CONTAINER}.scope\n"
-    procfs = procfs_with(tmp_path, line)
-    assert place_of(procfs, 7) is not None
-    assert not is_kubelets(procfs, 7)
+    uid = STATIC if STATIC in line else UID
+    assert place_of(procfs, 7) == (None if line in OTHERS else ContainerPlace(uid, CONTAINER))
+    assert is_kubelets(procfs, 7) is (line in KUBELETS)
+    assert place_of(procfs, 8) is None  # it has ended meanwhile
 
 
 @pytest.mark.parametrize(
@@ -60,35 +70,6 @@ def test_process_id_is_told_as_the_container_sees_it(tmp_path: Path, status: str
     procfs = procfs_with(tmp_path, f"0::/kubepods/pod{UID}/{CONTAINER}\n")
     (tmp_path / "7" / "status").write_text(status)
     assert place_of(procfs, 7) == ContainerPlace(UID, CONTAINER, pid)
-
-
-def test_pods_of_the_kubelet_itself_have_another_kind_of_uid(tmp_path: Path) -> None:
-    """Static pods are named by a hash without dashes."""
-    uid = "b5c6d7e8f90112345678123456781234"
-    found = place_of(procfs_with(tmp_path, f"0::/kubepods/pod{uid}/{CONTAINER}\n"), 7)
-    assert found is not None and found.pod_uid == uid
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "0::/system.slice/slurmstepd.scope/job_12/step_0",
-        f"0::/system.slice/docker-{CONTAINER}.scope",
-        f"0::/kubepods/pod{UID}",
-        f"0::/kubepods/pod{UID}/{CONTAINER}abc",
-        f"0::/kubepods/pod{UID[:-1]}/{CONTAINER}",
-        "0::/" + "pod-" * 20_000,
-        "",
-    ],
-)
-def test_others_are_in_none(tmp_path: Path, line: str) -> None:
-    """Neither Slurm's groups nor plain containers nor what only looks like one."""
-    assert place_of(procfs_with(tmp_path, line), 7) is None
-
-
-def test_process_that_is_gone_is_in_none(tmp_path: Path) -> None:
-    """Nothing is raised for a process that has ended meanwhile."""
-    assert place_of(ProcFs(tmp_path), 7) is None
 
 
 @contextmanager

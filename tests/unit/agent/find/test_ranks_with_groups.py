@@ -8,7 +8,7 @@ import pytest
 
 from agent.find.choose_ranks import FoundRanks, discover
 from agent.find.processes import Lister
-from agent.find.torch_groups import TorchGroup
+from agent.find.torch_stores import TorchGroup
 from agent.proc.procfs import ProcFs
 from tests.build.processes.proc_trees import TORCH, add_process, make_tree, slurm, torchrun
 
@@ -31,42 +31,47 @@ def found_in(
     return discover(lister.listing(groups=known), lister, ProcFs(root), "here")
 
 
-def test_rank_that_starts_the_others(root: Path) -> None:
-    """Lightning: the process that the user started is rank 0, and no launcher; the others are not its children."""
-    add_process(root, 20, 1, {}, maps=TORCH)
-    add_process(root, 21, 20, {"LOCAL_RANK": "1", "MASTER_ADDR": "n1", "WORLD_SIZE": "2"}, maps=TORCH)
-    add_process(root, 30, 21, {}, maps=TORCH)
-    add_process(root, 31, 20, {}, maps=TORCH)
-    found = found_in(root, {20: (0, 2), 21: (1, 2)}).ranks
-    assert [(rank.identity.rank, rank.stat.pid, rank.children) for rank in found] == [(0, 20, (31,)), (1, 21, (30,))]
+CHILD = {"LOCAL_RANK": "1", "MASTER_ADDR": "n1", "WORLD_SIZE": "2"}
+Processes = list[tuple[int, int, dict[str, str]]]
+"""Their ids, their parents', and their variables; all have PyTorch loaded."""
+
+MACHINES: dict[str, tuple[Processes, dict[int, tuple[int, int]], list[tuple[str, int, int, tuple[int, ...]]]]] = {
+    "Lightning: the process that the user started is rank 0, and no launcher; the others are not its children": (
+        [(20, 1, {}), (21, 20, CHILD), (30, 21, {}), (31, 20, {})],
+        {20: (0, 2), 21: (1, 2)},
+        [("n1:5", 0, 20, (31,)), ("n1:5", 1, 21, (30,))],
+    ),
+    "a task of Slurm's that spawns ranks is none, whatever number Slurm has given it": (
+        [(20, 1, slurm(0)), (21, 20, slurm(0)), (22, 20, slurm(0))],
+        {21: (0, 2), 22: (1, 2)},
+        [("n1:5", 0, 21, ()), ("n1:5", 1, 22, ())],
+    ),
+    "workers are a rank's children, also where their variables are of another job than the one it has joined": (
+        [(20, 1, torchrun(3)), (30, 20, torchrun(3))],
+        {20: (0, 2)},
+        [("n1:5", 0, 20, (30,))],
+    ),
+    "what a rank has started has a process group: it is a rank as well, and its parent stays one": (
+        [(20, 1, torchrun(3)), (30, 20, torchrun(3))],
+        {20: (3, 4), 30: (0, 1)},
+        [("n1:5", 0, 30, ()), ("night", 3, 20, ())],
+    ),
+    "a script that has imported PyTorch and waits for the training that it has started is none": (
+        [(20, 1, torchrun(1)), (30, 20, torchrun(1))],
+        {30: (1, 4)},
+        [("night", 1, 30, ())],
+    ),
+}
 
 
-def test_task_of_slurm_that_spawns_ranks(root: Path) -> None:
-    """The task is no rank, whatever number Slurm has given it."""
-    add_process(root, 20, 1, slurm(0), maps=TORCH)
-    add_process(root, 21, 20, slurm(0), maps=TORCH)
-    add_process(root, 22, 20, slurm(0), maps=TORCH)
-    found = found_in(root, {21: (0, 2), 22: (1, 2)}).ranks
-    assert [(rank.identity.job, rank.identity.rank, rank.stat.pid) for rank in found] == [
-        ("n1:5", 0, 21),
-        ("n1:5", 1, 22),
-    ]
-
-
-def test_workers_below_a_rank_are_its_children(root: Path) -> None:
-    """Also where the variables that they have inherited are of another job than the one their rank has joined."""
-    add_process(root, 20, 1, torchrun(3), maps=TORCH)
-    add_process(root, 30, 20, torchrun(3), maps=TORCH)
-    (rank,) = found_in(root, {20: (0, 2)}).ranks
-    assert (rank.identity.rank, rank.children) == (0, (30,))
-
-
-def test_job_within_a_rank_is_a_job_of_its_own(root: Path) -> None:
-    """What a rank has started has a process group: it is a rank as well, and its parent stays one."""
-    add_process(root, 20, 1, torchrun(3), maps=TORCH)
-    add_process(root, 30, 20, torchrun(3), maps=TORCH)
-    found = found_in(root, {20: (3, 4), 30: (0, 1)}).ranks
-    assert {(rank.identity.job, rank.stat.pid) for rank in found} == {("night", 20), ("n1:5", 30)}
+@pytest.mark.parametrize("machine", MACHINES)
+def test_who_is_a_rank(root: Path, machine: str) -> None:
+    """And who its children are."""
+    processes, groups, expected = MACHINES[machine]
+    for pid, parent, variables in processes:
+        add_process(root, pid, parent, variables, maps=TORCH)
+    found = found_in(root, groups).ranks
+    assert [(r.identity.job, r.identity.rank, r.stat.pid, r.children) for r in found] == expected
 
 
 def test_process_that_checkpoints_for_a_rank_is_its_child(root: Path) -> None:
@@ -82,14 +87,6 @@ def test_process_that_checkpoints_for_a_rank_is_its_child(root: Path) -> None:
     ]
     found = found_in(root, {20: (0, 1), 30: (0, 1)}, stores).ranks
     assert {rank.identity.job for rank in found} >= {"n1:1", "n1:7"}
-
-
-def test_wrapper_with_pytorch_is_not_the_rank(root: Path) -> None:
-    """A script that has imported PyTorch and waits for the training that it has started."""
-    add_process(root, 20, 1, torchrun(1), maps=TORCH)
-    add_process(root, 30, 20, torchrun(1), maps=TORCH)
-    (rank,) = found_in(root, {30: (1, 4)}).ranks
-    assert rank.stat.pid == 30
 
 
 SPAWNED = ("python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)")

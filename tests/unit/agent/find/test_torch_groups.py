@@ -2,8 +2,10 @@
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -29,6 +31,9 @@ _IMPORTS = """
 import os, socket, sys, threading, time
 import torch, torch.distributed as dist
 """
+
+_SERVES = _IMPORTS + "listener = socket.create_server(('127.0.0.1', 0))\n"
+_HOLDS = READY + "time.sleep(600)\n"
 
 _SPAWNING = """
 meeting, workers = sys.argv[1], int(sys.argv[2])
@@ -206,92 +211,88 @@ def test_rank_that_joins_one_group_after_another(tmp_path: Path) -> None:
         assert not found_by(node, first)
 
 
+class Searching:
+    """Searches one process again and again."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.search, self.lister = GroupSearch(ProcFs()), Lister(ProcFs())
+
+    def tried(self) -> tuple[bool, bool, bool]:
+        """Search it if it is due. Was it, is it told as missing, and has it a group?"""
+        listing = self.lister.listing(groups=self.search.groups)
+        due = [stat for stat in self.search.due(listing, self.lister) if stat.pid == self.pid]
+        self.search.expect(due) if due else None
+        self.search.search(due, Deadline(30.0))
+        missing = self.search.missing(self.lister.listing(groups=self.search.groups))
+        has_group = any(pid == self.pid for pid, _ in self.search.groups)
+        return bool(due), any(str(self.pid) in each.detail for each in missing), has_group
+
+
 def test_process_without_a_group_is_searched_once(tmp_path: Path) -> None:
     """Until it shows a new sign of one."""
-    server = "listener = socket.create_server(('127.0.0.1', 0))\n"
-    with forked(_IMPORTS + server + READY + "time.sleep(600)\n", env={}, folder=tmp_path) as process:
-        procfs = ProcFs()
-        search, lister = GroupSearch(procfs), Lister(procfs)
-
-        def due() -> list[int]:
-            listing = lister.listing(groups=search.groups)
-            found = [stat for stat in search.due(listing, lister) if stat.pid == process.pid]
-            search.search(found, Deadline(30.0))
-            return [stat.pid for stat in found]
-
-        assert due() == [process.pid]
-        assert due() == []
-        assert not search.groups
+    with forked(_SERVES + _HOLDS, env={}, folder=tmp_path) as process:
+        one = Searching(process.pid)
+        assert [one.tried(), one.tried()] == [(True, False, False), (False, False, False)]
 
 
 def test_search_that_came_too_late_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads of a group run there: who it is stays unknown, is reported, and is tried again."""
-    with forked(_IMPORTS + _ALONE + READY + "time.sleep(600)\n", env={}, folder=tmp_path) as process:
-        search, lister = GroupSearch(ProcFs()), Lister(ProcFs())
-
-        def tried() -> tuple[bool, bool, bool]:
-            listing = lister.listing(groups=search.groups)
-            due = [stat for stat in search.due(listing, lister) if stat.pid == process.pid]
-            search.expect(due) if due else None
-            search.search(due, Deadline(30.0))
-            missing = any(
-                str(process.pid) in each.detail for each in search.missing(lister.listing(groups=search.groups))
-            )
-            return bool(due), missing, any(pid == process.pid for pid, _ in search.groups)
-
+    with forked(_IMPORTS + _ALONE + _HOLDS, env={}, folder=tmp_path) as process:
+        one = Searching(process.pid)
         monkeypatch.setattr(group_search, "_MOST_BYTES", 4_000_000)
         monkeypatch.setattr(group_search, "_LEAST_SHARE", 1_000_000)
-        assert [tried(), tried(), tried()] == [(True, True, False), (True, True, False), (False, True, False)]
+        late = [one.tried() for _ in range(3)]
+        assert late == [(True, True, False), (True, True, False), (False, True, False)]
         monkeypatch.undo()
-        search = search.successor()
-        assert tried() == (True, False, True)
+        one.search = one.search.successor()
+        assert one.tried() == (True, False, True)
+
+
+@pytest.fixture
+def searched_by(monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[int]]:
+    """Return in whose memory a node of some options would look for groups."""
+    searched: list[int] = []
+    monkeypatch.setattr(GroupSearch, "search", lambda _, stats, __: searched.extend(stat.pid for stat in stats))
+
+    def searched_for(*among: int, **options: Any) -> set[int]:
+        searched.clear()
+        Node(ProcFs(), "here", ThreadPool(), **options).find(Deadline(10))
+        return set(searched).intersection(among)
+
+    return searched_for
 
 
 @pytest.mark.root
 def test_memory_of_users_of_whom_nothing_is_told_is_not_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, searched_by: Callable[..., set[int]]
 ) -> None:
     """But for the parents of forks that became another user: these have their parent's group in their memory."""
     becomes = "child = os.fork()\nif not child:\n    os.setuid(61_234)\n    time.sleep(600)\n"
-    server = "listener = socket.create_server(('127.0.0.1', 0))\n"
-    searched: list[int] = []
-    monkeypatch.setattr(GroupSearch, "search", lambda _, stats, __: searched.extend(stat.pid for stat in stats))
-
-    def searched_for(user: int) -> set[int]:
-        searched.clear()
-        Node(ProcFs(), "here", ThreadPool(), only_users=frozenset({user})).find(Deadline(10))
-        return {pid for pid in searched if pid in (process.pid, child)}
-
-    with forked(_IMPORTS + server + becomes + READY + "time.sleep(600)\n", env={}, folder=tmp_path) as process:
+    with forked(_SERVES + becomes + _HOLDS, env={}, folder=tmp_path) as process:
         (child,) = (child.pid for child in psutil.Process(process.pid).children())
+
+        def searched_for(user: int) -> set[int]:
+            return searched_by(process.pid, child, only_users=frozenset({user}))
+
         until(lambda: searched_for(61_234), lambda found: found == {process.pid, child})
-        assert searched_for(0) == {process.pid}
-        assert searched_for(61_235) == set()
+        assert (searched_for(0), searched_for(61_235)) == ({process.pid}, set())
 
 
 def test_memory_of_torchruns_ranks_that_others_tell_of_is_not_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, searched_by: Callable[..., set[int]]
 ) -> None:
     """Where an agent tells of some ranks alone, what torchrun calls the others is taken for what they are."""
-    server = "listener = socket.create_server(('127.0.0.1', 0))\n"
-    searched: list[int] = []
-    monkeypatch.setattr(GroupSearch, "search", lambda _, stats, __: searched.extend(stat.pid for stat in stats))
-
-    def is_searched(only: str | None) -> bool:
-        searched.clear()
-        Node(ProcFs(), "here", ThreadPool(), only_ranks=only).find(Deadline(10))
-        return process.pid in searched
-
     env = rank_environment(3, world_size=4, TORCHELASTIC_RUN_ID="split")
-    with forked(_IMPORTS + server + READY + "time.sleep(600)\n", env=env, folder=tmp_path) as process:
-        assert [is_searched(only) for only in (None, "2-3", "0-1")] == [True, True, False]
+    with forked(_SERVES + _HOLDS, env=env, folder=tmp_path) as process:
+        found = [searched_by(process.pid, only_ranks=only) for only in (None, "2-3", "0-1")]
+        assert found == [{process.pid}, {process.pid}, set()]
 
 
 def test_who_runs_a_group_is_searched_before_who_only_has_a_socket(tmp_path: Path) -> None:
     """The latter, however old, is searched to its end for nothing, and the time may be over then."""
-    server = "listener = socket.create_server(('127.0.0.1', 0))\n"
     with (
-        running(_IMPORTS + server + READY + "time.sleep(600)\n", env={}) as process,
+        running(_SERVES + _HOLDS, env={}) as process,
         forked(_IMPORTS + _SPAWNING, f"tcp://{HERE}:{free_port()}", "0", env={}, folder=tmp_path) as launcher,
     ):
         search, lister = GroupSearch(ProcFs()), Lister(ProcFs())
@@ -304,7 +305,7 @@ def test_group_is_sought_first_behind_what_the_import_fills() -> None:
     """So that a search ends after some dozen megabytes, however much the rank has in its heap by now."""
     filled = "kept = [bytes(1000) for _ in range(200_000)]\n"
     with (
-        running(_IMPORTS + _ALONE + filled + READY + "time.sleep(600)\n", env={}) as process,
+        running(_IMPORTS + _ALONE + filled + _HOLDS, env={}) as process,
         memory_of(process.pid) as memory,
     ):
         regions = read_mappings(ProcFs(), process.pid)
@@ -318,10 +319,10 @@ def test_group_is_sought_first_behind_what_the_import_fills() -> None:
 def test_smaller_group_is_not_taken_for_the_world_where_the_limits_come_first(tmp_path: Path) -> None:
     """It would give the process another rank: one of a pair has rank 0 there, whoever it is in the world."""
     smaller = "pair = dist.new_group([0])\nfor _ in range(40): dist.new_group([0])\n"
-    with forked(_IMPORTS + _ALONE + smaller + READY + "time.sleep(600)\n", env={}, folder=tmp_path) as process:
+    with forked(_IMPORTS + _ALONE + smaller + _HOLDS, env={}, folder=tmp_path) as process:
         answers = set()
         for size in range(4_000_000, 160_000_000, 2_000_000):
-            with open_memory(ProcFs(), process.pid, Deadline(30.0), most_bytes=size) as memory:
+            with open_memory(ProcFs(), ProcFs().stat(process.pid), Deadline(30.0), most_bytes=size) as memory:
                 try:
                     world = find_group(ProcFs(), memory, read_mappings(ProcFs(), process.pid))
                 except Unavailable:
@@ -340,4 +341,4 @@ def test_memory_that_is_made_up(tmp_path: Path) -> None:
 
 def memory_of(pid: int) -> AbstractContextManager[ProcessMemory]:
     """Open the memory of one process."""
-    return open_memory(ProcFs(), pid, Deadline(30.0), most_bytes=1 << 34)
+    return open_memory(ProcFs(), ProcFs().stat(pid), Deadline(30.0), most_bytes=1 << 34)

@@ -56,16 +56,25 @@ def assert_free(pid: int) -> None:
     assert (status["State"][0] in "SR", status["TracerPid"]) == (True, "0")
 
 
-@pytest.mark.needs("gdb")
-def test_gdb_shows_every_thread(agent: Agent, hanging: int) -> None:
-    """Native frames, outermost first, of threads known by their kernel ids."""
-    taken = look(agent, hanging, How.GDB)
-    assert taken.stacks is not None, taken.missing
-    assert {thread.tid for thread in taken.stacks.threads} == set(ProcFs().tids(hanging))
-    assert taken.stacks.main is not None
-    functions = [frame.function for frame in taken.stacks.stack(taken.stacks.main)]
-    assert "read" in functions[-1]
-    assert all(frame.native for frame in taken.stacks.frames)
+@pytest.mark.needs("gdb", "strace")
+def test_every_thread_is_shown(agent: Agent, hanging: int) -> None:
+    """By gdb native frames, outermost first, of threads known by their kernel ids; by pystack both kinds in one stack.
+
+    By strace which thread waits in which call, with the file behind the descriptor.
+    """
+    native, python, calls = (look(agent, hanging, how) for how in (How.GDB, How.PYSTACK, How.SYSCALLS))
+    assert native.stacks is not None, native.missing
+    assert {thread.tid for thread in native.stacks.threads} == set(ProcFs().tids(hanging))
+    assert native.stacks.main is not None
+    assert "read" in native.stacks.stack(native.stacks.main)[-1].function
+    assert all(frame.native for frame in native.stacks.frames)
+    assert python.stacks is not None, python.missing
+    assert "refresh_cache" in {frame.function for frame in python.stacks.frames if not frame.native}
+    assert python.stacks.native
+    assert calls.syscalls is not None, calls.missing
+    waiting = {each.tid: each.call for each in calls.syscalls.waiting}
+    assert waiting[hanging].startswith("read(") and "pipe:[" in waiting[hanging]
+    assert calls.syscalls.counts["read"] == 1
 
 
 WITH_WORKER = f"""
@@ -93,25 +102,6 @@ def test_a_child_of_the_rank(agent: Agent) -> None:
         assert stranger.missing.reason is Reason.GONE
 
 
-def test_pystack_shows_python_and_c(agent: Agent, hanging: int) -> None:
-    """Both kinds of frames in one stack."""
-    taken = look(agent, hanging, How.PYSTACK)
-    assert taken.stacks is not None, taken.missing
-    assert "refresh_cache" in {frame.function for frame in taken.stacks.frames if not frame.native}
-    assert taken.stacks.native
-
-
-@pytest.mark.needs("strace")
-def test_system_calls(agent: Agent, hanging: int) -> None:
-    """Which thread waits in which call, with the file behind the descriptor."""
-    taken = look(agent, hanging, How.SYSCALLS)
-    assert taken.syscalls is not None, taken.missing
-    calls = {each.tid: each.call for each in taken.syscalls.waiting}
-    assert calls[hanging].startswith("read(")
-    assert "pipe:[" in calls[hanging]
-    assert taken.syscalls.counts["read"] == 1
-
-
 @pytest.mark.needs("strace")
 def test_a_busy_process_shows_what_it_does(agent: Agent) -> None:
     """Calls are counted, and what is written stays out of the answer."""
@@ -132,6 +122,10 @@ def test_agents_run_no_debuggers_by_themselves(hanging: int) -> None:
     assert (refused.reason, "UNHANG_AGENT_DEBUGGERS" in refused.detail) == (Reason.NOT_ENABLED, True)
     with pytest.raises(NotFound):
         careful.deep(os.getpid(), How.GDB, 1.0)
+    with pytest.raises(Unavailable, match="apt-get install"):  # a program that is not there
+        backtrace_with_gdb(ProcFs(), hanging, None, Deadline(5.0))
+    with pytest.raises(Unavailable, match="apt-get install"):
+        trace_syscalls(ProcFs(), hanging, None, seconds=1.0, deadline=Deadline(5.0))
 
 
 @pytest.mark.needs("gdb", "strace")
@@ -145,17 +139,6 @@ def test_who_is_stopped_is_left_alone(agent: Agent) -> None:
             assert missing is not None
             assert missing.reason is Reason.REFUSED
         assert ProcFs().stat(process.pid).state == "T"
-
-
-def test_program_that_is_not_there(hanging: int) -> None:
-    """It is said how to install it."""
-    for ask in (
-        lambda: backtrace_with_gdb(ProcFs(), hanging, None, Deadline(5.0)),
-        lambda: trace_syscalls(ProcFs(), hanging, None, seconds=1.0, deadline=Deadline(5.0)),
-    ):
-        with pytest.raises(Unavailable, match="apt-get install") as caught:
-            ask()
-        assert caught.value.reason is Reason.NOT_FOUND
 
 
 @pytest.mark.needs("strace")

@@ -120,16 +120,19 @@ def test_waiting_ends_with_a_change_or_a_stop() -> None:
     ranks, stop = Ranks(rank(0)), threading.Event()
     digests = Digests(ranks)  # type: ignore[arg-type]
     digests.renew()
-    known = digests.newest()[1]
-    waiter = threading.Thread(target=digests.wait, args=(300.0,), kwargs={"known": known, "stop": stop})
-    waiter.start()
-    ranks.living = (rank(0, 50.0),)
-    digests.renew()
-    waiter.join(60.0)
-    assert not waiter.is_alive()
-    waiter = threading.Thread(target=digests.wait, args=(300.0,), kwargs={"known": digests.newest()[1], "stop": stop})
-    waiter.start()
-    stop.set()
-    digests.wake()
-    waiter.join(60.0)
-    assert not waiter.is_alive()
+
+    def change() -> None:
+        ranks.living = (rank(0, 50.0),)
+        digests.renew()
+
+    def end() -> None:
+        stop.set()
+        digests.wake()
+
+    for happens in (change, end):
+        known = digests.newest()[1]
+        waiter = threading.Thread(target=digests.wait, args=(300.0,), kwargs={"known": known, "stop": stop})
+        waiter.start()
+        happens()
+        waiter.join(60.0)
+        assert not waiter.is_alive()

@@ -4,7 +4,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +15,12 @@ from agent.errors import Gone, Unavailable, missing_for
 from agent.find.choose_ranks import Rank
 from agent.look.looker import NICENESS, Looker
 from agent.proc.procfs import ProcFs
+from agent.sources.all import make_sources
 from agent.sources.look_context import LookContext
 from agent.sources.process import ProcessSource
 from agent.sources.source import Answer, LookDepth, Source
 from agent.tools.memory_budget import Memory
+from agent.tools.run_bounded import find_program
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Beat, Fds, Process, RankSnapshot
@@ -80,16 +84,25 @@ def look(rank: Rank, looker: Looker, question: LookDepth = PLAIN, seconds: float
 
 
 def test_every_source_has_its_part() -> None:
-    """Seen or missing, and the observer is told of each."""
+    """Seen or missing, and the observer is told of each. One whose process has gone is gone, for all of them."""
     notes = Notes()
+    looker = Looker(sources(), ThreadPool(), notes)
     with running() as process:
-        found = look(rank_of(process.pid), Looker(sources(), ThreadPool(), notes))
-    assert isinstance(found.process, Process)
-    assert isinstance(found.fds, Fds)
-    assert isinstance(found.recorder, Missing)
-    assert found.recorder.reason is Reason.NOT_ENABLED
-    assert dict(notes.sources)["process"] is None
-    assert dict(notes.sources)["logs"] is Reason.NOT_FOUND
+        rank = rank_of(process.pid)
+        found = look(rank, looker)
+        reused = look(rank._replace(stat=rank.stat._replace(start_ticks=rank.stat.start_ticks - 1)), looker)
+    assert isinstance(found.process, Process) and isinstance(found.fds, Fds)
+    assert isinstance(found.recorder, Missing) and found.recorder.reason is Reason.NOT_ENABLED
+    assert dict(notes.sources[:5]) == {
+        "process": None,
+        "stacks": None,
+        "fds": None,
+        "logs": Reason.NOT_FOUND,
+        "recorder": Reason.NOT_ENABLED,
+    }
+    for gone in (reused, look(rank, looker)):  # a pid alone may be another's by now
+        for part in (gone.process, gone.stacks, gone.fds, gone.logs, gone.recorder):
+            assert isinstance(part, Missing) and part.reason is Reason.GONE
 
 
 def test_sources_give_way_to_the_job_but_for_those_that_hold_it_still() -> None:
@@ -169,9 +182,6 @@ def test_beats_stand_around_everything_else() -> None:
 
 def test_sleeping_process_has_not_moved_between_two_looks() -> None:
     """Neither did our stopping it count."""
-    from agent.sources.all import make_sources
-    from agent.tools.run_bounded import find_program
-
     pool = ThreadPool()
     looker = Looker(make_sources(find_program("py-spy"), pool, Memory()), pool, Notes())
     with running() as process:
@@ -185,11 +195,9 @@ def test_sleeping_process_has_not_moved_between_two_looks() -> None:
         assert one.after.cpu_seconds == next_one.before.cpu_seconds
 
 
-def test_growth_of_a_log_is_seen_in_the_beats(tmp_path: object) -> None:
+def test_growth_of_a_log_is_seen_in_the_beats(tmp_path: Path) -> None:
     """Only of a log that the rank alone writes."""
-    from pathlib import Path
-
-    log = Path(str(tmp_path)) / "log"
+    log = tmp_path / "log"
     with open(log, "w") as file, running(READY + "time.sleep(600)\n", stdout=file, wait=False) as process:
         log.write_text("ready\nstep 1\n")
         found = look(rank_of(process.pid), Looker(sources(), ThreadPool(), Notes()))
@@ -198,75 +206,30 @@ def test_growth_of_a_log_is_seen_in_the_beats(tmp_path: object) -> None:
     assert found.process.before.log_bytes == 13
 
 
-def test_two_callers_share_one_look() -> None:
-    """The second gets what the first gets."""
-    count: list[int] = []
-
-    def slow(question: LookDepth) -> Stacks:
-        count.append(1)
-        time.sleep(0.5)
-        return Stacks()
-
-    looker = Looker(sources(stacks=slow), ThreadPool(), Notes())
-    found: list[RankSnapshot] = []
-    with running() as process:
+def side_by_side(looker: Looker, *questions: LookDepth) -> list[RankSnapshot]:
+    """Look at one rank with all these questions at once."""
+    with running() as process, ThreadPoolExecutor(len(questions)) as callers:
         rank = rank_of(process.pid)
-        callers = [threading.Thread(target=lambda: found.append(look(rank, looker))) for _ in range(4)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-    assert len(count) == 1
-    assert len({id(snapshot) for snapshot in found}) == 1
+        return list(callers.map(lambda question: look(rank, looker, question), questions))
 
 
-def test_another_question_waits_for_its_turn() -> None:
-    """No process is stopped by two at once."""
+def test_two_callers_share_one_look() -> None:
+    """The second gets what the first gets. Another question waits for its turn: nobody is stopped by two at once."""
     inside: list[str] = []
     most: list[int] = []
 
     def slow(question: LookDepth) -> Stacks:
         inside.append(question.stacks)
         most.append(len(inside))
-        time.sleep(0.2)
+        time.sleep(0.3)
         inside.remove(question.stacks)
         return Stacks(native=question.stacks == "native")
 
     looker = Looker(sources(stacks=slow), ThreadPool(), Notes())
-    found: list[object] = []
-    with running() as process:
-        rank = rank_of(process.pid)
-        questions = (LookDepth("plain"), LookDepth("native"), LookDepth("native", window=9))
-        callers = [
-            threading.Thread(target=lambda q=question: found.append(look(rank, looker, q).stacks))
-            for question in questions
-        ]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-    assert max(most) == 1
-    assert len(found) == 3
-
-
-def test_rank_that_is_gone() -> None:
-    """Everything about it is missing, for that reason."""
-    with running() as process:
-        rank = rank_of(process.pid)
-    found = look(rank, Looker(sources(), ThreadPool(), Notes()))
-    for part in (found.process, found.stacks, found.fds, found.logs, found.recorder):
-        assert isinstance(part, Missing)
-        assert part.reason is Reason.GONE
-
-
-def test_process_that_has_the_number_of_a_rank_is_not_looked_at() -> None:
-    """A pid alone may be reused."""
-    with running() as process:
-        rank = rank_of(process.pid)
-        other = rank._replace(stat=rank.stat._replace(start_ticks=rank.stat.start_ticks - 1))
-        found = look(other, Looker(sources(), ThreadPool(), Notes()))
-    assert isinstance(found.process, Missing)
-    assert found.process.reason is Reason.GONE
+    assert len({id(found) for found in side_by_side(looker, *[PLAIN] * 4)}) == 1
+    assert most == [1]
+    found = side_by_side(looker, PLAIN, LookDepth("native"), LookDepth("native", window=9))
+    assert (max(most), len(most), len({id(each) for each in found})) == (1, 4, 3)
 
 
 def test_unexpected_error_names_its_kind() -> None:

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
@@ -76,25 +78,16 @@ def test_rank_without_a_recorder_is_read_ever_less_often() -> None:
     assert 4 <= reader.read_of.count(21) <= 8
 
 
-def test_rank_that_blocks_its_reader_is_left_out() -> None:
-    """From the beat on that finds it blocked still; the others are read again."""
-    reader = Reader(blocked=(21,))
-    one = Beating(reader)
-    with opened(reader):
-        while one.taken.count(22) < 3:
-            one.beat(20, 21, 22, seconds=0.4)
-        assert reader.read_of.count(21) == 1
-        assert one.taken.count(20) > one.taken.count(22)
-
-
-def test_four_that_block_their_reader_stop_nobody_elses_marks() -> None:
-    """Each costs its share of time and a thread."""
-    reader = Reader(blocked=(21, 22, 23, 24))
+@pytest.mark.parametrize("blocked", [(21,), (21, 22, 23, 24)])
+def test_ranks_that_block_their_reader_are_left_out(blocked: tuple[int, ...]) -> None:
+    """From the beat on that finds each blocked still; the others are read again. Each costs its share of time."""
+    reader = Reader(blocked=blocked)
     one = Beating(reader)
     with opened(reader):
         while one.taken.count(25) < 2:
-            one.beat(20, 21, 22, 23, 24, 25, seconds=0.4)
-        assert [reader.read_of.count(pid) for pid in (21, 22, 23, 24)] == [1, 1, 1, 1]
+            one.beat(20, *blocked, 25, seconds=0.4)
+        assert [reader.read_of.count(pid) for pid in blocked] == [1] * len(blocked)
+        assert one.taken.count(20) > one.taken.count(25)
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,40 +106,50 @@ def no_gpus(_: Deadline) -> Gpus:
     raise Unavailable(Reason.NOT_FOUND, "no NVIDIA driver on this node")
 
 
-def signs_of(port: PortReading, log: KernelLog, clock: list[float], **more: object) -> NodeSigns:
-    """The signs of a node with one port; `clock` is the time of both."""
-    watch = PortWatch(lambda: (port,), lambda: clock[0])
-    gpus = more.get("gpus", GpuWatch(no_gpus))
-    return NodeSigns(ThreadPool(), log, watch, gpus, lambda: clock[0])  # type: ignore[arg-type]
+UP = PortReading("eth0", "ethernet", up=True)
+
+
+class Signs:
+    """The signs of a node with some ports, and its clock."""
+
+    def __init__(self, log: KernelLog, *ports: PortReading, ras: bool = False, **more: Any) -> None:
+        self.now = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC_RAW) + 1.0
+        self.ports = list(ports or (UP,))
+        self.ras = RasMonitor(ProcFs(), "here", clock=self.clock) if ras else None
+        watch = PortWatch(lambda: tuple(self.ports), self.clock)
+        gpus = more.get("gpus", GpuWatch(no_gpus))
+        self.signs = NodeSigns(ThreadPool(), log, watch, gpus, self.clock, ras=self.ras)
+
+    def clock(self) -> float:
+        return self.now
+
+    def after(self, seconds: float) -> list[tuple[str, str]]:
+        """Let time go by, take a beat, and return the signs."""
+        self.now += seconds
+        self.signs.beat(Deadline(20), at_work=True)
+        return self.told()
+
+    def told(self) -> list[tuple[str, str]]:
+        return [(sign.kind, sign.name) for sign in self.signs.signs()]
 
 
 def test_kernel_lines_are_signs(tmp_path: Path) -> None:
     """While they are young."""
-    clock = [time.time() - time.clock_gettime(time.CLOCK_MONOTONIC_RAW) + 1.0]
-    signs = signs_of(PortReading("eth0", "ethernet", up=True), log_of(tmp_path, *LINES), clock)
-    signs.beat(Deadline(20), at_work=True)
-    (sign,) = signs.signs()
-    assert (sign.kind, sign.name) == ("xid", "0000:3b:00")
-    clock[0] += SIGN_SECONDS + 10
-    assert signs.signs() == ()
+    signs = Signs(log_of(tmp_path, *LINES))
+    assert signs.after(0.0) == [("xid", "0000:3b:00")]
+    signs.now += SIGN_SECONDS + 10
+    assert signs.told() == []
 
 
 def test_port_that_went_down_is_a_sign(tmp_path: Path) -> None:
     """One that nobody uses has been down since before: that is none."""
-    clock = [10_000.0]
-    ports = [PortReading("mlx5_0/1", "infiniband", up=True, downs=0), PortReading("mlx5_9/1", "infiniband", up=False)]
-    watch = PortWatch(lambda: tuple(ports), lambda: clock[0])
-    signs = NodeSigns(ThreadPool(), KernelLog(ProcFs(), tmp_path / "none"), watch, GpuWatch(no_gpus), lambda: clock[0])
-    signs.beat(Deadline(20), at_work=True)
-    assert signs.signs() == ()
-    ports[0] = PortReading("mlx5_0/1", "infiniband", up=False, downs=1)
-    clock[0] += 31.0
-    signs.beat(Deadline(20), at_work=True)
-    assert [(sign.kind, sign.name) for sign in signs.signs()] == [("port_down", "mlx5_0/1")]
-    ports[0] = PortReading("mlx5_0/1", "infiniband", up=True, downs=1)
-    clock[0] += 31.0
-    signs.beat(Deadline(20), at_work=True)
-    assert signs.signs() == ()
+    port = PortReading("mlx5_0/1", "infiniband", up=True, downs=0)
+    signs = Signs(KernelLog(ProcFs(), tmp_path / "none"), port, PortReading("mlx5_9/1", "infiniband", up=False))
+    assert signs.after(0.0) == []
+    signs.ports[0] = replace(port, up=False, downs=1)
+    assert signs.after(31.0) == [("port_down", "mlx5_0/1")]
+    signs.ports[0] = replace(port, downs=1)
+    assert signs.after(31.0) == []
 
 
 def test_sick_driver_holds_up_one_beat_only(tmp_path: Path) -> None:
@@ -149,9 +161,7 @@ def test_sick_driver_holds_up_one_beat_only(tmp_path: Path) -> None:
         end.wait(60.0)
         return Gpus()
 
-    signs = signs_of(
-        PortReading("eth0", "ethernet"), KernelLog(ProcFs(), tmp_path / "none"), [0.0], gpus=GpuWatch(hang)
-    )
+    signs = Signs(KernelLog(ProcFs(), tmp_path / "none"), gpus=GpuWatch(hang)).signs
     signs.beat(Deadline(1.0), at_work=True)
     begun = time.process_time()
     for _ in range(20):
@@ -168,18 +178,15 @@ def test_digest_with_all_signs_is_short() -> None:
 
 def test_what_ras_tells_is_a_sign_after_all_others(tmp_path: Path) -> None:
     """A job may make it up: it displaces nothing that the node itself shows."""
-    clock = [time.time() - time.clock_gettime(time.CLOCK_MONOTONIC_RAW) + 1.0]
-    ras = RasMonitor(ProcFs(), "here", clock=lambda: clock[0])
-    port = PortReading("eth0", "ethernet", up=True)
-    watch = PortWatch(lambda: (port,), lambda: clock[0])
-    log = log_of(tmp_path, *LINES)
-    signs = NodeSigns(ThreadPool(), log, watch, GpuWatch(no_gpus), lambda: clock[0], ras=ras)
-    signs.beat(Deadline(20), at_work=True)
-    clock[0] += 20.0
+    signs = Signs(log_of(tmp_path, *LINES), ras=True)
+    signs.after(0.0)
+    signs.now += 20.0
+    assert signs.ras is not None
+    dead = b"[2025-12-19 13:07:07] PEER_DEAD: Process %d on node fd00::1:2:3:4:5:6:7 managing GPU 1 "
     for pid in range(20):
-        ras._take(b"[2025-12-19 13:07:07] PEER_DEAD: Process %d on node fd00::1:2:3:4:5:6:7 managing GPU 1 " % pid)
-    first, *others = signs.signs()
-    assert first.kind == "xid" and {sign.kind for sign in others} == {"peer_dead"} and len(others) == 4
-    assert others[-1].name == "fd00::1:2:3:4:5:6:7 pid 19"
-    clock[0] += SIGN_SECONDS + 10
-    assert signs.signs() == ()
+        signs.ras._take(dead % pid)
+    first, *others = signs.told()
+    assert first[0] == "xid" and {kind for kind, _ in others} == {"peer_dead"} and len(others) == 4
+    assert others[-1][1] == "fd00::1:2:3:4:5:6:7 pid 19"
+    signs.now += SIGN_SECONDS + 10
+    assert signs.told() == []

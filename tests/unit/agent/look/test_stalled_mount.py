@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 from agent.agent import Agent, RankFilter
-from agent.deadline import ThreadPool
 from agent.settings import AgentSettings
 from agent.sources.fds import FdsSource
-from agent.sources.process import ProcessSource
 from agent.sources.source import LookDepth
 from shared.missing import Missing
-from shared.wire.snapshot import Fds, Process
+from shared.wire.snapshot import Fds
 from shared.wire.stacks import Stacks
 from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.processes import HERE, READY, rank_environment, running, until
 from tests.build.processes.stalled_mounts import stalled_mount
+from tests.unit.agent.sources.test_process import process_of
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]
 
@@ -35,13 +34,6 @@ def reads(path: Path) -> str:
     """A program that holds the mount's root, and opens a file below it."""
     held = f"import os\nheld = os.open({str(path.parent)!r}, os.O_PATH)\n"
     return READY + held + f"def load_shard():\n    open({str(path)!r})\nload_shard()\n"
-
-
-def process_of(pid: int) -> Process:
-    """Look at a process."""
-    found = ask_source(ProcessSource(ThreadPool()), rank_of(pid))
-    assert isinstance(found, Process)
-    return found
 
 
 def test_kernel_tells_what_a_rank_is_blocked_on(mount: Path) -> None:

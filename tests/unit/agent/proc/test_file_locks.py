@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.deadline import ThreadPool
 from agent.proc.file_locks import holders_among, lock_holders, parse_locks
 from agent.proc.procfs import ProcFs
-from agent.sources.process import ProcessSource
-from shared.wire.snapshot import Holder, Process
-from tests.build.processes.looking import ask_source, rank_of
+from shared.wire.snapshot import Holder
 from tests.build.processes.processes import READY, running, until
+from tests.unit.agent.sources.test_process import process_of
 
 TABLE = """\
 1: POSIX  ADVISORY  WRITE 100 08:01:131 0 EOF
@@ -42,17 +40,10 @@ def test_process_that_waits_for_a_lock_of_ours(tmp_path: Path, call: str) -> Non
         (fcntl.flock if "flock" in call else fcntl.lockf)(mine, fcntl.LOCK_EX)
         program = f"import fcntl\nopened = open({str(path)!r}, 'w')\n" + READY + call
         with running(program) as process:
-            found = until(lambda: look(process.pid), lambda p: p.lock_holders != ())
+            found = until(lambda: process_of(process.pid), lambda p: p.lock_holders != ())
     assert found.lock_holders == (Holder(pid=os.getpid(), name=ProcFs().stat(os.getpid()).name),)
     assert found.syscall is not None
     assert found.syscall.target == str(path)
-
-
-def look(pid: int) -> Process:
-    """Look at a process."""
-    found = ask_source(ProcessSource(ThreadPool()), rank_of(pid))
-    assert isinstance(found, Process)
-    return found
 
 
 def test_tree_without_a_table(tmp_path: Path) -> None:

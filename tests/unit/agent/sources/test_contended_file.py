@@ -16,7 +16,7 @@ from agent.sources.contended_file import contended_file
 from agent.sources.look_context import LookContext
 from shared.wire.snapshot import PolledLock
 from tests.build.processes.looking import rank_of
-from tests.build.processes.processes import READY, running, until
+from tests.build.processes.processes import READY, SLEEP, running, until
 
 pytestmark = pytest.mark.ptrace
 
@@ -92,23 +92,21 @@ def test_who_is_blocked_waits_for_readers_too(call: str, path: str) -> None:
             assert pids(found) == [os.getpid()]
 
 
-def test_readers_hold_up_no_sleeper(path: str) -> None:
-    """It may read as well."""
-    with open(path) as ours, running(SLEEPS.format(path=path)) as process:
+def test_locks_that_hold_up_no_sleeper(path: str, tmp_path: Path) -> None:
+    """A reader's, for it may read as well; one on another file of that name; and one that it has inherited itself."""
+    other = tmp_path / "other" / "shared.lock"
+    other.parent.mkdir()
+    other.touch()
+    with open(path) as ours, open(other) as others, running(SLEEPS.format(path=path)) as process:
         fcntl.flock(ours, fcntl.LOCK_SH)
+        fcntl.flock(others, fcntl.LOCK_EX)
         until_asleep(process.pid)
         assert look(process.pid) is None
-
-
-def test_a_lock_that_it_has_inherited_is_its_own(path: str) -> None:
-    """Both show one lock, which neither waits for."""
-    with open(path, "r+") as ours:
         fcntl.flock(ours, fcntl.LOCK_EX)
         os.set_inheritable(ours.fileno(), True)
-        command = (sys.executable, "-c", READY + "time.sleep(600)\n")
-        with running(command=command, pass_fds=[ours.fileno()]) as process:
-            until_asleep(process.pid)
-            assert look(process.pid) is None
+        with running(command=(sys.executable, "-c", SLEEP), pass_fds=[ours.fileno()]) as heir:
+            until_asleep(heir.pid)
+            assert look(heir.pid) is None
 
 
 @pytest.mark.parametrize("journal", ["delete", "wal"])
@@ -131,14 +129,3 @@ def test_sqlite_waits_for_a_reader_before_it_commits(tmp_path: Path) -> None:
         reader.fetchone()
         with contended(WRITES.format(path=path, statement="DELETE FROM losses")) as found:
             assert (found.path, pids(found)) == (path, [os.getpid()])
-
-
-def test_another_file_of_that_name_is_not_the_lock(path: str, tmp_path: Path) -> None:
-    """Nor is one that nobody has locked."""
-    other = tmp_path / "other" / "shared.lock"
-    other.parent.mkdir()
-    other.touch()
-    with open(other) as ours, running(SLEEPS.format(path=path)) as process:
-        fcntl.flock(ours, fcntl.LOCK_EX)
-        until_asleep(process.pid)
-        assert look(process.pid) is None

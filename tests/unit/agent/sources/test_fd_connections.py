@@ -104,24 +104,18 @@ def test_connection_that_nobody_answers() -> None:
     assert (tcp.remote, tcp.state) == (f"127.0.0.1:{port}", "SYN_SENT")
 
 
-def test_other_end_of_a_unix_socket() -> None:
-    """No file of /proc tells it; the kernel does when asked."""
-    program = "import socket, subprocess, sys\na, b = socket.socketpair()\n"
-    program += "child = subprocess.Popen(['sleep', '600'], pass_fds=[b.fileno()])\nb.close()\n"
-    with running(program + READY + "time.sleep(600)\n") as process:
-        (found,) = (s for s in fds_of(process.pid).sockets if s.kind == "unix")
-    assert [holder.name for holder in found.other_end] == ["sleep"]
-
-
-def test_names_at_the_other_end_of_a_pipe() -> None:
-    """A rank whose output nobody reads waits for `tee`, and that is told by name."""
+def test_names_at_the_other_end() -> None:
+    """Of a unix socket no file of /proc tells it, the kernel does when asked; of a pipe that nobody reads, too."""
     program = (
-        "import os, subprocess\nr, w = os.pipe()\nchild = subprocess.Popen(['sleep', '600'], stdin=r)\nos.close(r)\n"
+        "import os, socket, subprocess\na, b = socket.socketpair()\nr, w = os.pipe()\n"
+        "child = subprocess.Popen(['sleep', '600'], stdin=r, pass_fds=[b.fileno()])\nb.close()\nos.close(r)\n"
     )
     with running(program + READY + "time.sleep(600)\n") as process:
-        (pipe,) = (p for p in fds_of(process.pid).pipes if "sleep" in p.other_names)
-    assert pipe.direction == "write"
-    assert len(pipe.other_names) == len(pipe.other_end)
+        found = fds_of(process.pid)
+    (unix,) = (s for s in found.sockets if s.kind == "unix")
+    (pipe,) = (p for p in found.pipes if "sleep" in p.other_names)
+    assert [holder.name for holder in unix.other_end] == ["sleep"]
+    assert (pipe.direction, len(pipe.other_names)) == ("write", len(pipe.other_end))
 
 
 def test_file_systems_locks_and_deleted_files(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from agent.agent import Agent, RankFilter
+from agent.deadline import Deadline
 from agent.errors import Unavailable
 from agent.proc.procfs import ProcFs
 from agent.settings import AgentSettings
 from agent.sources.look_context import AnswerLimits, LookContext, size_of
 from agent.sources.source import Answer, LookDepth, Metered
 from shared.missing import Missing, Reason
-from shared.wire.snapshot import Fds, NodeSnapshot, RankSnapshot
+from shared.wire.snapshot import Fds, NodeSnapshot
 from tests.build.processes.looking import rank_of
 from tests.build.processes.processes import HERE, READY, rank_environment, running
 
@@ -33,27 +34,23 @@ class Telling:
 
 
 def test_what_no_longer_fits_is_refused_and_what_is_smaller_is_not() -> None:
-    """It is missing with its reason; the next, smaller one is told."""
-    context = LookContext(ProcFs(), "here")
+    """It is missing with its reason; the next, smaller one is told; where there is no room none is asked."""
+    context, one = LookContext(ProcFs(), "here"), rank_of(1)
     context.allowance = AnswerLimits(10_000)
-    one = rank_of(1)
     large, small = Telling(9_000), Telling(500)
-    look = lambda source: Metered(source).look(one, context, LookDepth(), None)  # type: ignore[arg-type]  # noqa: E731
-    assert look(large)["fds"] is not None
+
+    def look(source: Telling) -> object:
+        return Metered(source).look(one, context, LookDepth(), Deadline(5))["fds"]
+
+    assert look(large) is not None
     with pytest.raises(Unavailable, match="larger than 10000 bytes") as refused:
         look(large)
     assert refused.value.reason is Reason.REFUSED
-    assert look(small)["fds"] is not None
-
-
-def test_full_answer_asks_no_source_any_more() -> None:
-    """What cannot be told is not gathered."""
-    context = LookContext(ProcFs(), "here")
+    assert look(small) is not None
     context.allowance = AnswerLimits(0)
-    source = Telling(1)
     with pytest.raises(Unavailable):
-        Metered(source).look(rank_of(1), context, LookDepth(), None)  # type: ignore[arg-type]
-    assert source.asked == 0
+        look(small)
+    assert (large.asked, small.asked) == (2, 1)
 
 
 def test_size_is_that_of_the_answer() -> None:
@@ -80,10 +77,5 @@ def test_answer_about_a_hostile_job_is_bounded(tmp_path: Path, monkeypatch: pyte
     assert len(taken.ranks) == 2
     assert len(NodeSnapshot.model_dump_json(taken)) < 3_300_000
     assert sorted(type(rank.fds).__name__ for rank in taken.ranks) == ["Fds", "Missing"]
-    (refused,) = (told for rank in taken.ranks if isinstance(told := fds_of(rank), Missing))
+    (refused,) = (rank.fds for rank in taken.ranks if isinstance(rank.fds, Missing))
     assert (refused.source, refused.reason) == ("fds", Reason.REFUSED)
-
-
-def fds_of(rank: RankSnapshot) -> Fds | Missing:
-    """What is told of its descriptors."""
-    return rank.fds

@@ -49,26 +49,17 @@ def test_the_holder_is_told(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_lock_whose_maker_is_gone_is_abandoned(tmp_path: Path) -> None:
-    """It exists by its file alone, and nobody has that open."""
-    path = tmp_path / "cache.lock"
+    """It exists by its file alone, and nobody has that open, but for another of that name, as PyTorch's builds have."""
+    path, other = tmp_path / "one" / "lock", tmp_path / "two" / "lock"
+    for each in (path, other):
+        each.parent.mkdir()
     with running(SHUT.format(path=str(path)), stdin=-1), polling("SoftFileLock", path) as pid:
         held = look(pid)
-    with polling("SoftFileLock", path) as pid:
+    with running(SHUT.format(path=str(other)), stdin=-1), polling("SoftFileLock", path) as pid:
         left = look(pid)
     assert (len(held.holders), held.abandoned) == (1, False)
     assert (left.holders, left.abandoned) == ((), True)
     assert left.held_since == pytest.approx(path.stat().st_mtime)
-
-
-def test_another_file_of_that_name_is_not_the_lock(tmp_path: Path) -> None:
-    """Two files may be called `lock`, as in every build directory of PyTorch's."""
-    path, other = tmp_path / "one" / "lock", tmp_path / "two" / "lock"
-    for each in (path, other):
-        each.parent.mkdir()
-    path.touch()
-    with running(SHUT.format(path=str(other)), stdin=-1), polling("SoftFileLock", path) as pid:
-        found = look(pid)
-    assert (found.holders, found.abandoned) == ((), True)
 
 
 def test_a_process_that_polls_nothing(tmp_path: Path) -> None:

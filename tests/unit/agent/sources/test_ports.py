@@ -83,20 +83,19 @@ def test_ports_of_a_node(tmp_path: Path) -> None:
 
 
 def test_port_that_is_down(tmp_path: Path) -> None:
-    """How far its link has come is told; of an interface that is switched off the kernel refuses to tell."""
+    """How far its link has come is told; of an interface that is switched off the kernel refuses to tell.
+
+    A container may see none at all.
+    """
+    with pytest.raises(Unavailable) as missing:
+        read_ports(tmp_path)
+    assert missing.value.reason is Reason.NOT_FOUND
     rdma(tmp_path, state="1: DOWN\n", phys_state="2: Polling\n", link_layer="Ethernet\n")
     path = interface(tmp_path)
     (path / "carrier").unlink()
     roce, off = read_ports(tmp_path)
     assert (roce.kind, roce.up, roce.state) == ("roce", False, "DOWN (Polling)")
     assert off.up is None
-
-
-def test_node_without_ports(tmp_path: Path) -> None:
-    """A container may see none."""
-    with pytest.raises(Unavailable) as missing:
-        read_ports(tmp_path)
-    assert missing.value.reason is Reason.NOT_FOUND
 
 
 def test_odd_trees(tmp_path: Path) -> None:
@@ -139,19 +138,13 @@ class Readings:
 def test_what_grows_is_told() -> None:
     """Since the agent watches, for ten minutes; what counted before is nobody's fault now."""
     ports = Readings()
+    assert ports.watch.is_due
     (first,) = ports.at(0.0).read().ports
     assert (first.went_down, first.errors, first.sent_per_second) == (None, {}, None)
+    assert not ports.at(29.0).is_due and ports.at(30.0).is_due  # a look in between reads them, too
     (second,) = ports.at(30.0, sent=3_000, downs=8, up=False, errors={"x": 9, "y": 3}).read().ports
     assert (second.went_down, second.errors, second.sent_per_second) == (1, {"x": 4}, 100.0)
     (soon,) = ports.at(30.2, sent=3_020).read().ports
     assert soon.sent_per_second == 100.0
     (late,) = ports.at(700.0, sent=0).read().ports
     assert (late.went_down, late.errors, late.sent_per_second) == (None, {}, None)
-
-
-def test_reads_twice_a_minute() -> None:
-    """A look in between reads them, too."""
-    ports = Readings()
-    assert ports.watch.is_due
-    ports.at(0.0).read()
-    assert not ports.at(29.0).is_due and ports.at(30.0).is_due

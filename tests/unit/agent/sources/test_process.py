@@ -2,15 +2,14 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from agent.deadline import ThreadPool
 from agent.errors import Gone
-from agent.proc.oom_counts import oom_kills
-from agent.proc.procfs import ProcFs, parse_stat
-from agent.sources.look_context import LookContext
+from agent.proc.procfs import parse_stat
 from agent.sources.process import ProcessSource
 from agent.tools.syscall_names import fd_argument, syscall_name
 from shared.wire.snapshot import Process
@@ -56,49 +55,32 @@ def test_sleep_tells_when_it_ends(seconds: int, least: float) -> None:
     assert least < call.ends_in_seconds <= seconds
 
 
-def test_process_that_reads_a_pipe() -> None:
-    """The call names its descriptor, and that what it is."""
-    with running(READY + "sys.stdin.buffer.raw.read(1)\n", stdin=-1) as process:
-        found = until(lambda: process_of(process.pid), lambda p: p.syscall is not None and p.syscall.name == "read")
-    assert found.syscall is not None
-    assert found.syscall.fd == 0
-    assert found.syscall.target is not None
-    assert found.syscall.target.startswith("pipe:[")
-    assert found.syscall.file_system is None
-
-
-def test_process_that_reads_a_file_tells_its_file_system(tmp_path: Path) -> None:
-    """A read that hangs is explained by what lies below."""
-    fifo = tmp_path / "input"
-    os.mkfifo(fifo)
-    opened = os.open(fifo, os.O_RDWR)
+@pytest.mark.parametrize(
+    ("does", "call", "fd", "target"),
+    [
+        ("sys.stdin.buffer.raw.read(1)", "read", 0, "pipe:["),
+        ("open('input', 'rb', buffering=0).read(1)", "read", 3, "{folder}/input"),
+        ("open('config')", "openat", None, "{folder}/config"),
+        ("open(os.path.abspath('config'))", "openat", None, "{folder}/config"),
+        ("[None for _ in iter(int, 1)]", "running", None, ""),
+    ],
+)
+def test_system_call_tells_what_it_works_on(tmp_path: Path, does: str, call: str, fd: int | None, target: str) -> None:
+    """Its descriptor and what that is; of an open that hangs, as on a dead mount, the path; and the file system."""
+    for name in ("input", "config"):
+        os.mkfifo(tmp_path / name)
+    opened = os.open(tmp_path / "input", os.O_RDWR)
     try:
-        with running(READY + f"open({str(fifo)!r}, 'rb', buffering=0).read(1)\n") as process:
-            found = until(lambda: process_of(process.pid), lambda p: p.syscall is not None and p.syscall.name == "read")
+        with running(READY + does + "\n", stdin=-1, cwd=tmp_path) as process:
+            found = until(
+                lambda: process_of(process.pid).syscall,
+                lambda it: it is not None and (it.name, it.fd) == (call, fd),
+            )
     finally:
         os.close(opened)
-    assert found.syscall is not None
-    assert found.syscall.target == str(fifo)
-    assert found.syscall.file_system
-
-
-@pytest.mark.parametrize("relative", [False, True])
-def test_process_that_opens_a_file_tells_its_path(tmp_path: Path, relative: bool) -> None:
-    """As on a dead mount: there is no descriptor yet."""
-    os.mkfifo(tmp_path / "config")
-    path = "config" if relative else str(tmp_path / "config")
-    with running(READY + f"open({path!r})\n", cwd=tmp_path) as process:
-        found = until(lambda: process_of(process.pid), lambda p: p.syscall is not None and p.syscall.name == "openat")
-    assert found.syscall is not None
-    assert (found.syscall.fd, found.syscall.target) == (None, str(tmp_path / "config"))
-    assert found.syscall.file_system
-
-
-def test_running_process_is_in_no_call() -> None:
-    """Then the kernel says `running`."""
-    with running(READY + "while True: pass\n") as process:
-        found = until(lambda: process_of(process.pid), lambda p: p.syscall is not None and p.syscall.name == "running")
-    assert found.state == "R"
+    assert found is not None
+    assert (found.target or "").startswith(target.format(folder=tmp_path))
+    assert bool(found.file_system) is target.startswith("{folder}")
 
 
 def test_stopped_process() -> None:
@@ -121,8 +103,6 @@ os.posix_spawn('/bin/true', ['true'], {{}}, file_actions=[(os.POSIX_SPAWN_OPEN, 
 
 def test_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
     """Its memory is not touched, not even for its command line."""
-    import sys
-
     command = (sys.executable, "-c", UNINTERRUPTIBLE, str(tmp_path / "fifo"))
     with running(command=command) as process:
         found = until(lambda: process_of(process.pid), lambda p: p.state == "D")
@@ -133,8 +113,6 @@ def test_process_in_uninterruptible_sleep(tmp_path: Path) -> None:
 
 def test_secrets_of_a_command_line_are_hidden() -> None:
     """Anybody may see a snapshot who may ask for one."""
-    import sys
-
     with running(command=(sys.executable, "-c", SLEEP, "--api-key", "0123abcd", "x" * 2000)) as process:
         found = process_of(process.pid)
     assert "0123abcd" not in found.command
@@ -178,43 +156,6 @@ def test_names_of_system_calls(number: int, machine: str, name: str, argument: i
     """Each machine numbers them its own way."""
     assert syscall_name(number, machine) == name
     assert fd_argument(name) == argument
-
-
-def tree_with_cgroup(tmp_path: Path, line: str) -> ProcFs:
-    """A process in a control group."""
-    (tmp_path / "proc" / "7").mkdir(parents=True)
-    (tmp_path / "proc" / "7" / "cgroup").write_text(line)
-    return ProcFs(tmp_path / "proc")
-
-
-def test_oom_kills_of_both_versions(tmp_path: Path) -> None:
-    """The kernel counts them per control group."""
-    new = tmp_path / "cgroup" / "job_12"
-    new.mkdir(parents=True)
-    (new / "memory.events").write_text("low 0\nhigh 3\nmax 2\noom 1\noom_kill 4\n")
-    assert oom_kills(tree_with_cgroup(tmp_path, "0::/job_12\n"), 7, tmp_path / "cgroup") == 4
-
-
-def test_oom_kills_of_version_1(tmp_path: Path) -> None:
-    """There the memory controller has a tree of its own."""
-    old = tmp_path / "cgroup" / "memory" / "slurm"
-    old.mkdir(parents=True)
-    (old / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
-    assert oom_kills(tree_with_cgroup(tmp_path, "9:cpu:/x\n4:memory:/slurm\n"), 7, tmp_path / "cgroup") == 2
-
-
-@pytest.mark.parametrize("line", ["", "0::/../../etc\n", "0::/nowhere\n", "garbage\n"])
-def test_oom_kills_that_nobody_counts(tmp_path: Path, line: str) -> None:
-    """Not known is not none."""
-    assert oom_kills(tree_with_cgroup(tmp_path, line), 7, tmp_path / "cgroup") is None
-
-
-def test_scene_knows_the_mounts() -> None:
-    """Each file system by the number that fdinfo gives."""
-    mounts = LookContext(ProcFs(), "here").mounts(os.getpid())
-    assert mounts.type_of_path("/proc/self/stat") == "proc"
-    assert mounts.type_of_path("/nowhere/at/all") == mounts.type_of_path("/")
-    assert mounts.type_of_mount(-1) is None
 
 
 NAMED_THREADS = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.find.environment_names import REPORTED
+from agent.find.launchers import REPORTED
 from agent.proc.library_versions import driver_version, read_versions
 from agent.proc.procfs import ProcFs
 from agent.sources.setup import SetupSource
@@ -40,24 +40,17 @@ def setup_of(pid: int) -> Setup:
 
 
 def test_settings_of_a_rank() -> None:
-    """Allowed variables with their values, no others; interfaces and CPUs as the kernel tells them."""
-    more = {"NCCL_SOCKET_IFNAME": "eth0", "WANDB_API_KEY": "0123", "NCCL_DEBUG_FILE": "/tmp/x"}
-    with running(SLEEP, env=rank_environment(1, **more, MASTER_ADDR="127.0.0.1")) as process:
+    """Allowed variables with their values, no others, without secrets; interfaces and CPUs as the kernel tells them."""
+    more = {"NCCL_SOCKET_IFNAME": "eth0", "WANDB_API_KEY": "0123", "NCCL_NET": "token=hf_abcdefghijklmnop"}
+    with running(SLEEP, env=rank_environment(0, **more, MASTER_PORT="x", MASTER_ADDR="127.0.0.1")) as process:
         found = setup_of(process.pid)
-    assert found.variables.items() >= {"RANK": "1", "MASTER_ADDR": "127.0.0.1", "NCCL_SOCKET_IFNAME": "eth0"}.items()
+    expected = {"RANK": "0", "MASTER_ADDR": "127.0.0.1", "NCCL_SOCKET_IFNAME": "eth0", "NCCL_NET": "token=***"}
+    assert found.variables.items() >= expected.items()
     assert found.variables.keys() <= REPORTED
     assert "lo" in found.interfaces
     assert found.cpus == len(os.sched_getaffinity(0))
     assert found.versions.python == f"3.{sys.version_info.minor}"
     assert (found.versions.torch, found.nccl_loaded, found.listener) == (None, None, None)
-
-
-def test_secrets_in_values_are_taken_out() -> None:
-    """A user may write anything into a variable."""
-    with running(
-        SLEEP, env=rank_environment(0, NCCL_NET="token=hf_abcdefghijklmnop", MASTER_PORT="x", MASTER_ADDR="127.0.0.1")
-    ) as process:
-        assert setup_of(process.pid).variables["NCCL_NET"] == "token=***"
 
 
 def test_versions_are_read_from_files_beside_the_libraries(tmp_path: Path) -> None:
@@ -104,30 +97,17 @@ def test_driver(tmp_path: Path, line: str, version: str | None) -> None:
     assert driver_version(ProcFs(tmp_path)) == version
 
 
-def test_store_of_the_rank_itself_and_of_its_launcher() -> None:
-    """The port's listener is of the job when rank 0, or what started it, holds it."""
-    port = free_port()
-    with running(LISTENS, env=rank_environment(0, port=port, MASTER_ADDR="127.0.0.1")) as process:
-        own = setup_of(process.pid).listener
-        assert own is not None
-        assert (own.pid, own.of_job, own.address) == (process.pid, True, f"127.0.0.1:{port}")
-        assert setup_of_rank(1, port) is None, "only rank 0's node is asked"
-
-
-def setup_of_rank(rank: int, port: int) -> object:
-    """Return the listener that another rank beside tells of."""
-    with running(SLEEP, env=rank_environment(rank, port=port, MASTER_ADDR="127.0.0.1")) as process:
-        return setup_of(process.pid).listener
-
-
-def test_port_taken_by_a_stranger() -> None:
-    """Whose it is, by pid and name."""
-    port = free_port()
+def test_who_listens_where_the_ranks_meet() -> None:
+    """It is of the job where rank 0, or what started it, listens; a stranger is told by pid and name."""
+    port, taken = free_port(), free_port()
     with (
-        running(LISTENS, env={**os.environ, "MASTER_PORT": str(port)}) as stranger,
-        running(SLEEP, env=rank_environment(0, port=port, MASTER_ADDR="127.0.0.1")) as process,
+        running(LISTENS, env=rank_environment(0, port=port, MASTER_ADDR="127.0.0.1")) as process,
+        running(SLEEP, env=rank_environment(1, port=port, MASTER_ADDR="127.0.0.1")) as other,
+        running(LISTENS, env={**os.environ, "MASTER_PORT": str(taken)}) as stranger,
+        running(SLEEP, env=rank_environment(0, port=taken, MASTER_ADDR="127.0.0.1")) as late,
     ):
-        listener = setup_of(process.pid).listener
-    assert listener is not None
-    assert (listener.pid, listener.of_job) == (stranger.pid, False)
-    assert listener.name.startswith("python")
+        own, none, theirs = (setup_of(each.pid).listener for each in (process, other, late))
+    assert own is not None and theirs is not None
+    assert (own.pid, own.of_job, own.address) == (process.pid, True, f"127.0.0.1:{port}")
+    assert none is None, "only rank 0's node is asked"
+    assert (theirs.pid, theirs.of_job, theirs.name.startswith("python")) == (stranger.pid, False, True)

@@ -14,6 +14,7 @@ import pytest
 from agent.deadline import Deadline, ThreadPool
 from agent.errors import Unavailable
 from agent.proc.procfs import ProcFs
+from agent.sources.look_context import LookContext
 from agent.sources.source import LookDepth
 from agent.sources.stacks import StacksSource
 from agent.tools.pyspy import dump_stacks, permission_advice
@@ -51,21 +52,18 @@ def functions(stacks: Stacks) -> list[str]:
 
 
 def test_stacks_of_a_sleeping_process() -> None:
-    """Outermost first, and the process sleeps on."""
+    """Outermost first, and the process sleeps on. C frames too, on request; none where none were asked for."""
     with asleep() as process:
         found = ask_source(source(), rank_of(process.pid))
         assert functions(found) == ["<module>", "wait_here"]
         assert (found.paused, found.native, found.pid) == (False, False, process.pid)
         until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "S")
-
-
-def test_native_stacks() -> None:
-    """C frames too, on request."""
-    with asleep() as process:
+        with pytest.raises(Unavailable) as caught:
+            ask_source(source(), rank_of(process.pid), LookDepth(stacks="none"))
+        assert caught.value.reason is Reason.NOT_ENABLED
         found = ask_source(source(), rank_of(process.pid), LookDepth(stacks="native"), seconds=60)
-    assert found.native
+    assert found.native and "wait_here" in functions(found)
     assert any("nanosleep" in frame.function for frame in found.frames if frame.native)
-    assert "wait_here" in functions(found)
 
 
 def test_stopped_process_is_never_stopped_by_us(tmp_path: Path) -> None:
@@ -131,18 +129,24 @@ def test_process_with_one_thread_in_uninterruptible_sleep(tmp_path: Path) -> Non
         assert "wait_here" in functions(found)
 
 
-def test_children_are_asked_too() -> None:
-    """A DataLoader worker may be the one that hangs."""
-    program = f"import os, time\n{HERE}if os.fork() == 0:\n    wait_here()\n" + SLEEP
+def children_of_look(program: str, count: int) -> tuple[list[int], dict[int, Child]]:
+    """Look at a process that starts so many children; return them in order, and what is told of each."""
     with running(program) as process:
-        (pid,) = until(lambda: children_of(process.pid), lambda pids: len(pids) == 1)
-        answer = source().look(rank_of(process.pid, children=(pid,)), context(), PLAIN, Deadline(10))
-    (child,) = answer["children"]  # type: ignore[misc]
-    assert isinstance(child, Child)
-    assert isinstance(child.stacks, Stacks)
-    assert functions(child.stacks)[-1] == "wait_here"
-    assert child.process.before is not None
-    assert child.process.after is not None
+        pids = until(lambda: children_of(process.pid), lambda found: len(found) == count)
+        until(lambda: "pipe_read" in ProcFs().text(pids[-1], "wchan"), lambda reads: reads or count == 1)
+        rank = rank_of(process.pid, children=tuple(pids))
+        answer = source().look(rank, LookContext(ProcFs(), "here"), PLAIN, Deadline(10))
+    return pids, {child.process.pid: child for child in answer["children"]}  # type: ignore[attr-defined]
+
+
+def test_children_are_asked_too() -> None:
+    """A DataLoader worker may be the one that hangs; of one that runs no Python it is told why it has no stacks."""
+    (pid,), told = children_of_look(f"import os, time\n{HERE}if os.fork() == 0:\n    wait_here()\n" + SLEEP, 1)
+    assert isinstance(told[pid].stacks, Stacks)
+    assert functions(told[pid].stacks)[-1] == "wait_here"
+    assert told[pid].process.before is not None and told[pid].process.after is not None
+    (pid,), told = children_of_look("import subprocess\nsubprocess.Popen(['sleep', '600'])\n" + SLEEP, 1)
+    assert (told[pid].process.name, told[pid].stacks.reason) == ("sleep", Reason.NOT_FOUND)
 
 
 def test_of_many_children_the_unusual_are_looked_at() -> None:
@@ -154,36 +158,10 @@ for number in range(12):
     if os.fork() == 0:
         os.read(os.pipe()[0], 1) if number == 11 else wait_here()
 """
-    with running(program + SLEEP) as process:
-        pids = until(lambda: children_of(process.pid), lambda pids: len(pids) == 12)
-        odd = pids[-1]
-        until(lambda: ProcFs().text(odd, "wchan"), lambda wchan: "pipe_read" in wchan)
-        answer = source().look(rank_of(process.pid, children=tuple(pids)), context(), PLAIN, Deadline(10))
-    children = {child.process.pid: child for child in answer["children"]}  # type: ignore[attr-defined]
-    assert len(children) == 12
-    assert isinstance(children[odd].stacks, Stacks)
-    left_out = [child for child in children.values() if isinstance(child.stacks, Missing)]
-    assert len(left_out) == 4
-    assert left_out[0].stacks.reason is Reason.REFUSED
-
-
-def test_child_that_runs_no_python() -> None:
-    """Its process is told, and why it has no stacks."""
-    with running("import subprocess\nsubprocess.Popen(['sleep', '600'])\n" + SLEEP) as process:
-        (pid,) = until(lambda: children_of(process.pid), lambda pids: len(pids) == 1)
-        answer = source().look(rank_of(process.pid, children=(pid,)), context(), PLAIN, Deadline(10))
-    (child,) = answer["children"]  # type: ignore[misc]
-    assert isinstance(child, Child)
-    assert child.process.name == "sleep"
-    assert isinstance(child.stacks, Missing)
-    assert child.stacks.reason is Reason.NOT_FOUND
-
-
-def test_no_stacks_when_none_were_asked_for() -> None:
-    """Then nobody is stopped."""
-    with running() as process, pytest.raises(Unavailable) as caught:
-        ask_source(source(), rank_of(process.pid), LookDepth(stacks="none"))
-    assert caught.value.reason is Reason.NOT_ENABLED
+    pids, told = children_of_look(program + SLEEP, 12)
+    assert len(told) == 12
+    assert isinstance(told[pids[-1]].stacks, Stacks)
+    assert [c.stacks.reason for c in told.values() if isinstance(c.stacks, Missing)] == [Reason.REFUSED] * 4
 
 
 def script(folder: Path, body: str) -> Path:
@@ -199,13 +177,6 @@ def children_of(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def context() -> object:
-    """Return a context."""
-    from agent.sources.look_context import LookContext
-
-    return LookContext(ProcFs(), "here")
-
-
 @pytest.mark.parametrize(
     ("body", "reason", "words"),
     [
@@ -216,35 +187,30 @@ def context() -> object:
         ("echo 'Error: No such file or directory (os error 2)' >&2; exit 1", Reason.UNREADABLE, "py-spy failed"),
         ("exit 3", Reason.UNREADABLE, "it printed nothing"),
         ("echo '[{'", Reason.UNREADABLE, "not a py-spy dump"),
-        ("exec head -c 40000000 /dev/zero", Reason.UNREADABLE, "larger"),
+        ("exec head -c 17000000 /dev/zero", Reason.UNREADABLE, "larger"),
+        ("echo 'Error: No such process (os error 3)' >&2; exit 1", Reason.GONE, "exited during the look"),
     ],
 )  # fmt: skip
-def test_py_spy_that_fails(tmp_path: Path, body: str, reason: Reason, words: str) -> None:
+def test_py_spy_that_fails(
+    tmp_path: Path, body: str, reason: Reason, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each failure is told with its reason, and with what to do."""
+    monkeypatch.setattr("agent.sources.stacks._PLAIN_SECONDS", 30.0)
     with running() as process:
-        found = ask_source(source(script(tmp_path, body)), rank_of(process.pid))
+        found = ask_source(source(script(tmp_path, body)), rank_of(process.pid), seconds=60)
     assert isinstance(found, Missing)
     assert found.reason is reason
     assert words in found.detail
 
 
-def test_process_that_ended_meanwhile(tmp_path: Path) -> None:
-    """It is gone, which is something else than unreadable."""
-    spy = script(tmp_path, "echo 'Error: No such process (os error 3)' >&2; exit 1")
-    with running() as process:
-        found = ask_source(source(spy), rank_of(process.pid))
-    assert isinstance(found, Missing)
-    assert found.reason is Reason.GONE
-
-
 def test_py_spy_that_is_not_there(tmp_path: Path) -> None:
-    """The answer says how to get it."""
+    """The answer says how to get it, also where pystack cannot help either."""
     assert find_program("py-spy", tmp_path / "none") is None
-    with running() as process:
-        found = ask_source(StacksSource(None, ThreadPool()), rank_of(process.pid))
-    assert isinstance(found, Missing)
-    assert found.reason is Reason.NOT_FOUND
-    assert "pip install py-spy" in found.detail
+    with running(command=("sleep", "600"), wait=False) as process:
+        for fallback in (None, find_program("pystack")):
+            found = ask_source(StacksSource(None, ThreadPool(), fallback=fallback), rank_of(process.pid))
+            assert isinstance(found, Missing)
+            assert found.reason is Reason.NOT_FOUND and "pip install py-spy" in found.detail
 
 
 @pytest.mark.parametrize(
@@ -259,14 +225,6 @@ def test_pystack_helps_where_py_spy_cannot(tmp_path: Path, complaint: str) -> No
         found = ask_source(StacksSource(spy, ThreadPool(), fallback=pystack), rank_of(process.pid))
     assert functions(found) == ["<module>", "wait_here"]
     assert (found.paused, found.pid) == (False, process.pid)
-
-
-def test_pystack_that_cannot_help_either(tmp_path: Path) -> None:
-    """Then py-spy's reason is told."""
-    with running(command=("sleep", "600"), wait=False) as process:
-        found = ask_source(StacksSource(None, ThreadPool(), fallback=find_program("pystack")), rank_of(process.pid))
-    assert isinstance(found, Missing)
-    assert "pip install py-spy" in found.detail
 
 
 def test_py_spy_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:

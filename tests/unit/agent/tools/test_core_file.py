@@ -124,9 +124,8 @@ def test_tools_end_at_the_deadline(hanging: Core, tmp_path: Path) -> None:
     slow = tmp_path / "gdb"
     slow.write_text("#!/bin/sh\nsleep 600\n")
     slow.chmod(0o755)
-    report = read_core(hanging.path, CoreReaders(slow, None), Deadline(1.0))
-    assert isinstance(report.native, Missing)
-    assert report.native.reason is Reason.TIMED_OUT
+    native = read_core(hanging.path, CoreReaders(slow, None), Deadline(1.0)).native
+    assert isinstance(native, Missing) and native.reason is Reason.TIMED_OUT
 
 
 @pytest.mark.parametrize(
@@ -148,15 +147,11 @@ def test_files_that_are_no_core(tmp_path: Path, data: bytes, said: str) -> None:
     assert caught.value.advice
 
 
-def test_programs_are_no_cores() -> None:
-    """The same format, and another kind of file."""
+def test_paths_that_are_no_cores(tmp_path: Path) -> None:
+    """A program has the same format, and is another kind of file; a FIFO would block, a directory is none."""
+    os.mkfifo(tmp_path / "fifo")
     with pytest.raises(UnreadableDump, match="not a readable core"):
         read_core(Path(sys.executable).resolve(), NONE, Deadline(5.0))
-
-
-def test_paths_that_are_no_files(tmp_path: Path) -> None:
-    """A FIFO would block, a directory is none."""
-    os.mkfifo(tmp_path / "fifo")
     for name in ("fifo", "."):
         with pytest.raises(UnreadableDump):
             read_core(tmp_path / name, NONE, Deadline(5.0))

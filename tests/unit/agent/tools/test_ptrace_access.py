@@ -39,6 +39,7 @@ def test_process_that_may_be_looked_at() -> None:
     with running() as process:
         assert trace_obstacle(ProcFs(), process.pid) is None
         assert until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "S")
+    assert trace_obstacle(ProcFs(), process.pid) is None  # it is gone: that is for others to tell
 
 
 @pytest.mark.root
@@ -66,11 +67,6 @@ def test_words_of_yama(tmp_path: Path, scope: str, told: str) -> None:
     advice = permission_advice(ProcFs(), os.getpid(), tmp_path / "scope")
     assert told in advice
     assert ("sysctl" in advice) is (scope != "3")
-
-
-def test_process_that_is_gone(tmp_path: Path) -> None:
-    """That is for others to tell."""
-    assert trace_obstacle(ProcFs(tmp_path), 7) is None
 
 
 @pytest.mark.ptrace

@@ -5,19 +5,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 from click.testing import CliRunner
 
 from cli.main import unhang as unhang_group
-from cli.sources.aspects import CHECKS
-from cli.sources.job_source import JobChoice
 from shared.wire.snapshot import NodeSnapshot
 from tests.build.jobs.checked_jobs import job as made_job
 from tests.build.jobs.checked_jobs import rank
 from tests.build.processes.commands import FIRST, LOCKED_OUT, REPOSITORY, SLEEPER, Job, unhang
 from tests.build.processes.processes import SLEEP, rank_environment, running
-from tests.unit.cli.sources.test_remote import remote
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
 PORT = 20_000 + FIRST % 9_000
@@ -67,8 +63,9 @@ def write(directory: Path, snapshots: list[NodeSnapshot]) -> None:
         ({"NCCL_DEBUG": ""}, 0),
         ({"NCCL_ALGO": "Tree"}, 11),
         ({"MASTER_PORT": "1"}, 10),
+        ({"MASTER_PORT": "1", "NCCL_ALGO": "Tree"}, 10),
     ],
-    ids=["well", "note", "risky", "wrong"],
+    ids=["well", "note", "risky", "wrong", "both"],
 )
 def test_status(tmp_path: Path, settings: dict[str, str], status: int) -> None:
     """By the worst that was seen; notes do not count."""
@@ -82,13 +79,3 @@ def test_dumps_alone_cannot_be_checked() -> None:
     result = CliRunner().invoke(unhang_group, ["check", "--from", str(CASE)])
     assert (result.exit_code, result.stdout) == (12, "nothing could be checked\n")
     assert "no settings: ranks 0-3" in result.stderr
-
-
-def test_through_a_collector() -> None:
-    """One path, one answer."""
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        assert request.url.path == "/v1/jobs/a/check"
-        return httpx.Response(200, json={"looked_at": "0-3", "checks": []})
-
-    assert remote(answer).view(CHECKS, JobChoice("a")).looked_at == "0-3"

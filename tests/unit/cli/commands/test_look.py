@@ -51,29 +51,24 @@ def test_files_hold_no_process(tmp_path: Path) -> None:
     assert "unhang core" in result.stderr
 
 
-def test_through_a_collector() -> None:
+@pytest.mark.parametrize(
+    ("choice", "asked"),
+    [
+        (DeepChoice("a", 3, How.GDB), {"how": "gdb", "seconds": "3"}),
+        (DeepChoice("a", 3, How.PYSTACK, child=4242), {"how": "pystack", "seconds": "3", "child": "4242"}),
+    ],
+)
+def test_through_a_collector(choice: DeepChoice, asked: dict[str, str]) -> None:
     """One request, answered when the tool is done; an agent that may not is no failure of the request."""
     missing = {"source": "gdb", "reason": "not_enabled", "detail": "set UNHANG_AGENT_DEBUGGERS=true"}
 
     def answer(request: httpx.Request) -> httpx.Response:
-        assert request.url.path == "/v1/jobs/a/ranks/3/deep"
-        assert dict(request.url.params) == {"how": "gdb", "seconds": "3"}
-        return httpx.Response(200, json={"rank": 3, "how": "gdb", "missing": missing})
+        assert (request.url.path, dict(request.url.params)) == ("/v1/jobs/a/ranks/3/deep", asked)
+        return httpx.Response(200, json={"rank": 3, "how": choice.how, "missing": missing})
 
-    taken = remote(answer).look_closely(DeepChoice("a", 3, How.GDB))
-    assert taken.missing is not None
+    assert remote(answer).look_closely(choice).missing is not None
     with pytest.raises(NotFound):
-        remote(lambda _: problem(404, "no agent sees rank 3")).look_closely(DeepChoice("a", 3, How.GDB))
-
-
-def test_a_child_through_a_collector() -> None:
-    """It is named by its process id, beside the rank."""
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        assert dict(request.url.params) == {"how": "pystack", "seconds": "3", "child": "4242"}
-        return httpx.Response(200, json={"rank": 3, "how": "pystack", "pid": 4242})
-
-    assert remote(answer).look_closely(DeepChoice("a", 3, How.PYSTACK, child=4242)).pid == 4242
+        remote(lambda _: problem(404, "no agent sees rank 3")).look_closely(choice)
 
 
 def test_threads_at_one_place_are_one_block() -> None:

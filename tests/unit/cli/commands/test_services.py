@@ -17,8 +17,7 @@ from click.testing import CliRunner
 from pydantic_settings import BaseSettings
 
 from agent.settings import AgentSettings
-from cli.commands.agent import agent
-from cli.commands.collector import collector
+from cli.commands.services import agent, collector
 from cli.main import unhang as unhang_group
 from cli.settings import read_agent_settings
 from collector.settings import CollectorSettings
@@ -48,6 +47,12 @@ def test_help_tells_the_real_defaults(chosen: click.Command, settings: type[Base
             assert f"[default: {default:g}]" in (option.help or "")
         if isinstance(default, str) and default:
             assert f"[default: {default}]" in (option.help or "")
+
+
+@pytest.mark.parametrize("chosen", [agent, collector])
+def test_flags_that_are_not_given_say_nothing(chosen: click.Command) -> None:
+    """Of the two of a pair, too: else no variable could."""
+    assert {*chosen.make_context(str(chosen.name), []).params.values()} == {None}
 
 
 def test_flags_win_over_variables(monkeypatch: pytest.MonkeyPatch) -> None:

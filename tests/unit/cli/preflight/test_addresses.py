@@ -43,44 +43,82 @@ def found(nodes: Mapping[int, Arrival], seen: dict[int, list[AddressSeen]]) -> l
     return shared
 
 
-def test_where_each_has_its_own() -> None:
-    """Nothing."""
-    assert found(nodes(), EACH) == []
+OF_NODE_3 = (3, "eth0", "10.0.0.3", STRANGER, None)
+BEFORE = AddressSeen("eth0", "10.0.0.3", STRANGER, fresh=False)
+REPORTED_TWICE = {**nodes(), 2: Arrival(here=2, addresses={"eth0": "10.0.0.3"}, macs=(mac(2),))}
+LOCAL = {node: Arrival(here=node, addresses={"eth0": f"169.254.0.{node}"}, macs=(mac(node),)) for node in range(3)}
+LOCAL_SEEN = [AddressSeen("eth0", f"169.254.0.{node}", by) for node, by in ((1, mac(1)), (2, mac(2)), (2, "x"))]
+OWN_BEFORE = [each._replace(fresh=False) for each in EACH[0]]
+
+
+@pytest.mark.parametrize(
+    ("here", "seen", "shared"),
+    [
+        pytest.param(nodes(), EACH, [], id="each has its own"),
+        pytest.param(
+            nodes(),
+            {**EACH, 0: saw((1, mac(1)), (3, STRANGER)), 1: saw((0, mac(0)), (3, STRANGER))},
+            [OF_NODE_3],
+            id="a host that always answers first to some; the others have seen the right one",
+        ),
+        # By its MAC address it is known; it may have an address of its own besides, at which it is seen as well.
+        pytest.param(
+            nodes(),
+            {**EACH, 0: [*EACH[0], *saw((3, mac(2)))]},
+            [(3, "eth0", "10.0.0.3", mac(2), 2)],
+            id="a host that takes part",
+        ),
+        # Linux answers for an address on all interfaces of the link, and bonds by the MAC address of any of their own.
+        pytest.param(
+            nodes(more={3: [STRANGER]}),
+            {**EACH, 0: [*EACH[0], *saw((3, STRANGER))]},
+            [],
+            id="another interface of the same host",
+        ),
+        pytest.param(nodes(), {**EACH, 0: [*EACH[0], BEFORE]}, [], id="it had the address before, perhaps rightly"),
+        pytest.param(nodes(), {0: [*OWN_BEFORE, *saw((3, STRANGER))]}, [OF_NODE_3], id="the node answered before"),
+        # It answers for several nodes, which on their own side of it see each other by their own MAC addresses.
+        pytest.param(
+            nodes(),
+            {**EACH, 0: saw((1, mac(1)), (2, STRANGER), (3, STRANGER)), 1: saw((0, mac(0)), (3, STRANGER))},
+            [],
+            id="a proxy",
+        ),
+        pytest.param(
+            nodes(),
+            {node: saw(*((n, mac(n)) for n in range(3) if n != node), (3, STRANGER)) for node in range(3)},
+            [],
+            id="a node behind a proxy, whose own was never seen",
+        ),
+        pytest.param(
+            nodes(2),
+            {node: saw(*((other, STRANGER) for other in range(2) if other != node)) for node in range(2)},
+            [],
+            id="a network that shows the same for all, as some clouds do",
+        ),
+        pytest.param(
+            nodes(),
+            {**EACH, 0: [*EACH[0], *saw((3, STRANGER), on="eth1")]},
+            [],
+            id="an interface on which no node was seen by its own",
+        ),
+        pytest.param(REPORTED_TWICE, {0: [*EACH[0], *saw((3, mac(2)))]}, [], id="several nodes report it"),
+        pytest.param(LOCAL, {0: LOCAL_SEEN}, [], id="local addresses mean another host on each link"),
+    ],
+)
+def test_who_shares_an_address(
+    here: dict[int, Arrival], seen: dict[int, list[AddressSeen]], shared: list[tuple[object, ...]]
+) -> None:
+    """A host that answers for a node's address as well as the node itself, and nobody else."""
+    assert [each[:5] for each in found(here, seen)] == shared
 
 
 @pytest.mark.parametrize("observer", [0, 1])
 def test_a_host_that_takes_no_part(observer: int) -> None:
     """One node saw it: the address, both MAC addresses, and who saw them are named."""
-    seen = {**EACH, observer: [*EACH[observer], *saw((3, STRANGER))]}
-    (shared,) = found(nodes(), seen)
-    assert shared[:5] == (3, "eth0", "10.0.0.3", STRANGER, None)
+    (shared,) = found(nodes(), {**EACH, observer: [*EACH[observer], *saw((3, STRANGER))]})
+    assert shared[:5] == OF_NODE_3
     assert (observer, STRANGER, "eth0") in shared.evidence and (2, mac(3), "eth0") in shared.evidence
-
-
-def test_a_host_that_always_answers_first() -> None:
-    """To some nodes: the others have seen the right one."""
-    seen = {**EACH, 0: saw((1, mac(1)), (3, STRANGER)), 1: saw((0, mac(0)), (3, STRANGER))}
-    assert [each[:5] for each in found(nodes(), seen)] == [(3, "eth0", "10.0.0.3", STRANGER, None)]
-
-
-def test_a_host_that_takes_part() -> None:
-    """By its MAC address it is known; it may have an address of its own besides, at which it is seen as well."""
-    seen = {**EACH, 0: [*EACH[0], *saw((3, mac(2)))]}
-    assert [each[:5] for each in found(nodes(), seen)] == [(3, "eth0", "10.0.0.3", mac(2), 2)]
-
-
-def test_another_interface_of_the_same_host() -> None:
-    """Linux answers for an address on all interfaces of the link, and bonds by the MAC address of any of their own."""
-    seen = {**EACH, 0: [*EACH[0], *saw((3, STRANGER))]}
-    assert found(nodes(more={3: [STRANGER]}), seen) == []
-
-
-def test_who_answered_before() -> None:
-    """It may have had the address rightly, and be gone; that the node itself answered before shows the link to it."""
-    before = AddressSeen("eth0", "10.0.0.3", STRANGER, fresh=False)
-    assert found(nodes(), {**EACH, 0: [*EACH[0], before]}) == []
-    own = [each._replace(fresh=False) for each in EACH[0]]
-    assert [each.mac for each in found(nodes(), {0: [*own, *saw((3, STRANGER))]})] == [STRANGER]
 
 
 def test_an_address_that_no_node_has_reported() -> None:
@@ -93,43 +131,6 @@ def test_an_address_that_no_node_has_reported() -> None:
     routers = {0: saw((1, mac(1)), (3, STRANGER), (3, "00:00:5e:00:01:07"))}
     elsewhere = {0: saw((3, STRANGER), (3, spare))}
     assert [*contested_addresses(here, routers), *contested_addresses(here, elsewhere)] == []
-
-
-def test_a_proxy() -> None:
-    """It answers for several nodes, which on their own side of it see each other by their own MAC addresses."""
-    seen = {**EACH, 0: saw((1, mac(1)), (2, STRANGER), (3, STRANGER)), 1: saw((0, mac(0)), (3, STRANGER))}
-    assert found(nodes(), seen) == []
-
-
-def test_a_node_behind_a_proxy() -> None:
-    """Its own MAC address was never seen: that somebody else has its address is not shown."""
-    seen = {node: saw(*((n, mac(n)) for n in range(3) if n != node), (3, STRANGER)) for node in range(3)}
-    assert found(nodes(), seen) == []
-
-
-def test_a_network_that_shows_the_same_for_all() -> None:
-    """As some clouds do."""
-    seen = {node: saw(*((other, STRANGER) for other in range(2) if other != node)) for node in range(2)}
-    assert found(nodes(2), seen) == []
-
-
-def test_the_same_address_on_another_network() -> None:
-    """An interface on which no node was seen by its own leads elsewhere."""
-    seen = {**EACH, 0: [*EACH[0], *saw((3, STRANGER), on="eth1")]}
-    assert found(nodes(), seen) == []
-
-
-def test_what_several_nodes_report_is_not_asked_here() -> None:
-    """They are named by what they report; local addresses mean another host on each link."""
-    both = {**nodes(), 2: Arrival(here=2, addresses={"eth0": "10.0.0.3"}, macs=(mac(2),))}
-    assert found(both, {0: [*EACH[0], *saw((3, mac(2)))]}) == []
-    local = {node: Arrival(here=node, addresses={"eth0": f"169.254.0.{node}"}, macs=(mac(node),)) for node in range(3)}
-    rows = [
-        AddressSeen("eth0", "169.254.0.1", mac(1)),
-        AddressSeen("eth0", "169.254.0.2", mac(2)),
-        AddressSeen("eth0", "169.254.0.2", "x"),
-    ]
-    assert found(local, {0: rows}) == []
 
 
 @pytest.mark.parametrize(

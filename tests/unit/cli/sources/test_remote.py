@@ -9,12 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cli.sources.aspects import TREE, logs
-from cli.sources.job_source import JobChoice, Wanted
+from cli.sources.aspects import CHECKS, TREE, logs
+from cli.sources.job_source import Aspect, JobChoice, Wanted
 from cli.sources.remote import Remote, client_options
 from collector.align.expected import Expected
 from collector.keep.bundle import write_bundle
 from collector.keep.kept import Kept
+from collector.show.views import View
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
 from shared.errors import InvalidInput, InvalidSettings, NotFound, NotPermitted, UnhangError, Unreachable
@@ -24,6 +25,10 @@ from tests.build.processes.commands import unhang
 
 Handler = Callable[[httpx.Request], httpx.Response]
 DIAGNOSIS = Diagnosis(id="0195a1c8", job="a/b c", verdict=Verdict.HUNG, headline="Hung: x")
+
+
+REFUSED = httpx.ConnectError("all attempts failed")
+REFUSED.__cause__ = OSError(errno.ECONNREFUSED, "deep in the chain of causes")
 
 
 def remote(handler: Handler) -> Remote:
@@ -119,14 +124,24 @@ def test_job_left_out(names: list[str], error: type[UnhangError] | None) -> None
             remote(answer).view(TREE, JobChoice(None))
 
 
-def test_view_parameters() -> None:
-    """Ranks are sent folded, lines as a number."""
+@pytest.mark.parametrize(
+    ("aspect", "choice", "parameters"),
+    [
+        (logs(5), JobChoice("a", frozenset((7, 0, 1, 2))), {"lines": "5", "ranks": "0-2,7"}),
+        (TREE, JobChoice("a", native=True), {"format": "tree", "native": "true"}),
+        (CHECKS, JobChoice("a"), {}),
+    ],
+)
+def test_view_parameters(aspect: Aspect[View], choice: JobChoice, parameters: dict[str, str]) -> None:
+    """Ranks are sent folded, lines as a number; native stacks are asked of the same route."""
 
     def answer(request: httpx.Request) -> httpx.Response:
-        assert dict(request.url.params) == {"lines": "5", "ranks": "0-2,7"}
-        return httpx.Response(200, json={"lines": [], "events": []})
+        assert (request.url.path, dict(request.url.params)) == (f"/v1/jobs/a/{aspect.path}", parameters)
+        return httpx.Response(
+            200, json={"job": "a", "lines": [], "events": [], "tree": [], "looked_at": "", "checks": []}
+        )
 
-    assert remote(answer).view(logs(5), JobChoice("a", frozenset((7, 0, 1, 2)))).lines == ()
+    assert remote(answer).view(aspect, choice).job == "a"
 
 
 @pytest.mark.parametrize(
@@ -135,6 +150,7 @@ def test_view_parameters() -> None:
         (problem(404, "no agent knows a job 'a'", "the jobs: b"), NotFound, "no agent knows"),
         (problem(400, "bad"), InvalidInput, "bad"),
         (problem(401, "a token is asked for"), NotPermitted, "token"),
+        (problem(403, "may read", "ask with a token that may look"), NotPermitted, "may read"),
         (problem(502, "x"), UnhangError, "x"),
         (httpx.Response(200, text="<html>"), Unreachable, "is not a TreeView"),
         (httpx.Response(500, text="<html>\x1b[2J"), Unreachable, "HTTP 500"),
@@ -146,15 +162,8 @@ def test_refusals(response: httpx.Response, error: type[UnhangError], said: str)
     with pytest.raises(error, match=said) as caught:
         remote(lambda _: response).view(TREE, JobChoice("a"))
     assert not isinstance(caught.value, Unreachable) or caught.value.advice
-    assert error is not NotPermitted or "--token-file" in caught.value.advice
-
-
-def test_token_that_may_not_is_told_what_to_do() -> None:
-    """By the collector, for it knows what that token may; `give the token` would be of no use."""
-    answer = problem(403, "this token may read what was found", "ask with a token that may look")
-    with pytest.raises(NotPermitted) as caught:
-        remote(lambda _: answer).view(TREE, JobChoice("a"))
-    assert caught.value.advice == "ask with a token that may look"
+    told = response.status_code == 403  # by the collector, for it knows what that token may
+    assert error is not NotPermitted or ("may look" if told else "--token-file") in caught.value.advice
 
 
 @pytest.mark.parametrize(
@@ -163,6 +172,7 @@ def test_token_that_may_not_is_told_what_to_do() -> None:
         (httpx.ReadTimeout("slow"), "in time"),
         (httpx.RemoteProtocolError("garbage"), "does not speak HTTP"),
         (httpx.ConnectError("x"), "cannot be reached"),
+        (REFUSED, "refuses the connection"),
     ],
 )
 def test_failures_below_http(failure: httpx.HTTPError, said: str) -> None:
@@ -176,16 +186,6 @@ def test_failures_below_http(failure: httpx.HTTPError, said: str) -> None:
     assert "http://head:8470" in str(caught.value)
 
 
-def test_refused_connection_is_told_as_such() -> None:
-    """The reason lies deep in the chain of causes."""
-
-    def answer(_: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("all attempts failed") from OSError(errno.ECONNREFUSED, "refused")
-
-    with pytest.raises(Unreachable, match="refuses the connection"):
-        remote(answer).jobs()
-
-
 def test_collector_down() -> None:
     """From outside: one sentence, one advice, status 1; the variable counts like the option."""
     for arguments, env in ((("--collector", "127.0.0.1:1"), {}), ((), {"UNHANG_COLLECTOR": "http://127.0.0.1:1"})):
@@ -193,16 +193,6 @@ def test_collector_down() -> None:
         assert (done.status, done.out) == (1, "")
         assert "http://127.0.0.1:1 refuses the connection" in done.err
         assert len(done.err.splitlines()) == 2
-
-
-def test_native_stacks_are_asked_for() -> None:
-    """By a parameter of the same route."""
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        assert dict(request.url.params) == {"format": "tree", "native": "true"}
-        return httpx.Response(200, json={"job": "a", "tree": []})
-
-    assert remote(answer).view(TREE, JobChoice("a", native=True)).job == "a"
 
 
 def test_token_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from shared.answer.words import Certainty, Kind
 from shared.missing import Missing, Reason
 from shared.wire.log_events import EventKind, LogEvent, Logs
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
-from shared.wire.trace import LastIssued, Marks, Origin, Trace
+from shared.wire.trace import LastIssued, Marks, Origin, Signature, Trace
 from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
 
 WAITING = {rank: Seen() for rank in range(4)}
@@ -153,6 +153,19 @@ def test_impossible_ranks_and_world_sizes_cost_nothing() -> None:
     assert max(roster.ranks) < MOST_RANKS
     assert min(roster.ranks) >= 0
     assert any("world sizes differ" in conflict.text for conflict in roster.conflicts)
+
+
+def test_sizes_tell_of_members_that_left_no_dump() -> None:
+    """Two dumps without members, whose gather has four parts: two more ranks there must be; who is seen adds none."""
+    gather = Signature("all_gather_into_tensor", "nccl", input_sizes=((4,),), output_sizes=((16,),))
+    looked = live_looks(waiting_for(2), WAITING)[-1]
+    seen = [
+        each.model_copy(update={"recorder": Trace(signatures=(gather,)), "identity": Identity(rank=each.identity.rank)})
+        for each in looked.ranks
+    ]
+    two, four = (looked.model_copy(update={"ranks": tuple(seen[:count])}) for count in (2, 4))
+    assert account_for_ranks([two], Expected()).world_size == 4
+    assert account_for_ranks([four], Expected()).world_size is None
 
 
 def test_no_snapshot_at_all_cannot_tell() -> None:

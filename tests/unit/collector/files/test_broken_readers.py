@@ -35,7 +35,7 @@ def break_at(word: str, function: object, monkeypatch: pytest.MonkeyPatch, at: i
 
 @pytest.mark.parametrize(
     ("name", "function", "at"),
-    [("rank_3.log", log_files._share, 0), ("notes.log", read_directory._Reading._parse, 2)],
+    [("rank_3.log", log_files._share, 0), ("notes.log", read_directory._Reading._read, 1)],
     ids=["lines of a log", "a file"],
 )
 def test_one_file(name: str, function: object, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

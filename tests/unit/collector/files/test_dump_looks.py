@@ -6,11 +6,11 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from shared.answer.words import Certainty, Kind, Verdict
+from tests.build.jobs.dumped import dumped_entry
 from tests.build.jobs.judged import judged_files
 
 BEGUN_NS = 1_750_000_000_000_000_000
@@ -30,27 +30,24 @@ def write(
     """A dump whose newest operation was issued at `last_at`, written `waited` seconds later."""
     path.parent.mkdir(exist_ok=True, parents=True)
     times = {at: last_at - (issued - at) * SECOND // 20 for at in range(1, issued + 1)}
-    entries = [entry(at, at <= completed, begun, backend) for at, begun in times.items()]
+    entries = [
+        dumped_entry(
+            op_id=at,
+            collective_seq_id=at,
+            profiling_name=f"{backend}:all_reduce",
+            state="completed" if at <= completed and backend == "nccl" else "scheduled",
+            retired=at <= completed,
+            time_created_ns=begun,
+            timeout_ms=...,
+        )
+        for at, begun in times.items()
+    ]
     if entries:
         entries[-1]["profiling_name"] = f"{backend}:{op}"
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}
     path.write_text(json.dumps({"version": "2.10", "entries": entries, "pg_config": config, "pg_status": {}}))
     written = last_at + int(waited * SECOND)
     os.utime(path, ns=(written, written))
-
-
-def entry(sequence: int, retired: bool, created_ns: int, backend: str) -> dict[str, Any]:
-    return {
-        "process_group": ["0", "default_pg"],
-        "collective_seq_id": sequence,
-        "op_id": sequence,
-        "profiling_name": f"{backend}:all_reduce",
-        "input_sizes": [[4]],
-        "output_sizes": [[4]],
-        "state": "completed" if retired and backend == "nccl" else "scheduled",
-        "retired": retired,
-        "time_created_ns": created_ns,
-    }
 
 
 def late(directory: Path, waited: float, *, at: int = 7, begun: int = BEGUN_NS, backend: str = "gloo") -> None:

@@ -19,6 +19,7 @@ from collector.show.text.text import render_text
 from shared.answer.diagnosis import Diagnosis
 from shared.missing import Reason
 from shared.wire.trace import Trace
+from tests.build.jobs.dumped import dumped_entry
 from tests.build.jobs.logged import caught, status
 
 WAITS, ELSEWHERE, FAILED = STATES = ("waits", "elsewhere", "failed")
@@ -60,27 +61,14 @@ def _lines(rank: int, state: str) -> list[str]:
 
 def _record(state: str) -> bytes:
     issued = _AT if state == WAITS else _AT - 1
+    done = {"state": "completed", "retired": True, "time_discovered_completed_ns": _NOW + _AT * 10**9}
     entries = [
-        {
-            "record_id": number,
-            "pg_id": 0,
-            "process_group": ["0", "default_pg"],
-            "collective_seq_id": number,
-            "p2p_seq_id": 0,
-            "op_id": number,
-            "profiling_name": "nccl:all_reduce",
-            "time_created_ns": _NOW + number * 10**9,
-            "input_sizes": [[64]],
-            "input_dtypes": ["Float"],
-            "output_sizes": [[64]],
-            "output_dtypes": ["Float"],
-            "state": "scheduled" if number == _AT else "completed",
-            "time_discovered_started_ns": 0 if number == _AT else _NOW + number * 10**9 + 1,
-            "time_discovered_completed_ns": 0 if number == _AT else _NOW + number * 10**9 + 2,
-            "retired": number != _AT,
-            "timeout_ms": 600000,
-            "is_p2p": False,
-        }
+        dumped_entry(
+            op_id=number,
+            collective_seq_id=number,
+            time_created_ns=_NOW + number * 10**9,
+            **({} if number == _AT else done),
+        )
         for number in range(1, issued + 1)
     ]
     return json.dumps({"version": "2.10", "pg_config": {}, "entries": entries}).encode()

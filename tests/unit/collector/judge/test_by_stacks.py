@@ -1,5 +1,6 @@
 """Step 9: what stacks and process states alone tell, and where they must keep silent."""
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,9 @@ from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Beat, Fds, Identity, NodeSnapshot, Process, ProcessState, RankSnapshot, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
+from shared.wire.trace import Trace
 from tests.build.jobs.judged import judged
+from tests.build.jobs.records import ISSUED, Row, trace_of
 
 SITE = "/env/lib/python3.11/site-packages"
 STDLIB = "/usr/lib/python3.11"
@@ -55,6 +58,7 @@ class Rank:
     devices: tuple[str, ...] = ("/dev/null",)
     bytes_per_second: int = 0
     seen: bool = True
+    trace: Trace | None = None
 
 
 ASLEEP = ("clock_nanosleep", None, "hrtimer_nanosleep")
@@ -98,7 +102,7 @@ def _look(rank: int, one: Rank, at: float, world_size: int) -> RankSnapshot:
         stacks=Stacks(pid=10 + rank, frames=one.frames, threads=(main,)) if one.seen else NOTHING,
         fds=Fds(total=9, devices=one.devices),
         logs=NOTHING,
-        recorder=NOTHING,
+        recorder=NOTHING if one.trace is None else one.trace,
     )
 
 
@@ -295,6 +299,34 @@ def filed(ranks: Mapping[int, Rank]) -> Diagnosis:
     looks = [_look(rank, one, 0.0, len(ranks)) for rank, one in ranks.items()]
     bare = [look.model_copy(update={"looked_at_ns": None, "process": nothing, "fds": nothing}) for look in looks]
     return judged([NodeSnapshot(live=False, ranks=tuple(bare))])
+
+
+def recorded_an_hour_ago(*rows: Row) -> Trace:
+    made = trace_of(rows, {"0": range(4)})
+    return made.model_copy(update={"created_ns": array("q", [at - 3600 * 10**9 for at in made.created_ns])})
+
+
+DONE_LONG_AGO = recorded_an_hour_ago(Row("0", 1))
+IN_FLIGHT = recorded_an_hour_ago(Row("0", 1), Row("0", 2, ISSUED))
+
+
+@pytest.mark.parametrize(
+    ("trace", "verdict"), [(DONE_LONG_AGO, Verdict.CANNOT_TELL), (IN_FLIGHT, Verdict.HUNG), (None, Verdict.HUNG)]
+)
+def test_devices_on_which_nothing_is_in_flight_may_be_at_work(trace: Trace | None, verdict: Verdict) -> None:
+    """Of what a CUDA graph replays no record tells: the job may have been well for hours since its last operation."""
+    answer = judged_frozen(dict.fromkeys(range(4), replace(waits(SYNCHRONIZE), trace=trace)), seconds=70.0)
+    assert answer.verdict is verdict
+    assert ("nothing is in flight on record" in answer.headline) is (trace is DONE_LONG_AGO)
+
+
+@pytest.mark.parametrize(("trace", "verdict"), [(DONE_LONG_AGO, Verdict.CANNOT_TELL), (IN_FLIGHT, Verdict.HUNG)])
+def test_how_long_a_job_has_stood_is_not_told_by_records_of_nothing(trace: Trace, verdict: Verdict) -> None:
+    """Who is elsewhere for a moment, while others wait for devices that replay graphs, is not accused of hours."""
+    waiting = replace(waits(SYNCHRONIZE), trace=trace)
+    ranks = all_but(2, waiting, Rank((MAIN, STEP), *ASLEEP, trace=DONE_LONG_AGO))
+    assert judged_frozen(ranks, seconds=3.0).verdict is verdict
+    assert named(judged_frozen(ranks, seconds=6.0)) == {2}
 
 
 def test_replica_group_that_waits_for_others_is_not_sent_to_its_network() -> None:

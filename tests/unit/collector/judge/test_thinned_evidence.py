@@ -1,7 +1,4 @@
-"""Whatever part of the evidence is late or lost: no innocent is named, nobody is surer, and what is well is not hung.
-
-`python -m tests.bench.thinned` tries many more, and runs of real programs.
-"""
+"""Whatever evidence is late or lost: no innocent is named, nobody is surer, and what is well is not hung."""
 
 from random import Random
 

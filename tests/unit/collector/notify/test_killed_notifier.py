@@ -66,7 +66,7 @@ def shorten_leases(store: Store) -> None:
 def until_told(store: Store, count: int) -> None:
     """Wait until that many messages are marked as sent."""
     deadline = time.monotonic() + SECONDS
-    while len(store.deliveries.list(states=[DeliveryState.SENT], limit=500)) < count:
+    while len(store.deliveries.list(states=[DeliveryState.SENT], limit=count)) < count:
         assert time.monotonic() < deadline, store.deliveries.list(limit=500)
         time.sleep(0.05)
 
@@ -149,8 +149,8 @@ def kill_many_times(nursery: Nursery, place: str, folder: Path, times: int) -> N
         finally:
             done.set()
             living.join()
-        ended = sum(incident.state is IncidentState.RESOLVED for incident in store.incidents.list(limit=1000))
-        until_told(store, min(500, len(keys) + ended))
+        ended = sum(incident.state is IncidentState.RESOLVED for incident in store.incidents.list(limit=len(keys)))
+        until_told(store, len(keys) + ended)
         again = len(server.received) - len(keys) - ended
         print(f"{times} kills, {len(keys)} alarms, {ended} ends, {again} messages came twice under their key")
         collectors.kill()

@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
-from agent.proc.memory.mappings import read_mappings, writable_data
+from agent.proc.memory.mappings import MemoryRegion, read_mappings, writable_data
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.memory.search import search_words
 from agent.proc.procfs import ProcFs
@@ -41,73 +41,65 @@ def holder() -> Iterator[tuple["subprocess.Popen[str]", int, int]]:
         yield process, text, words
 
 
-def test_bytes_and_words_are_read() -> None:
-    """Exactly those, whatever the process does meanwhile: it is stopped here."""
-    with holder() as (process, text, words):
+def memory_of(pid: int, seconds: float = 60.0, *, most: int = 1 << 30) -> AbstractContextManager[ProcessMemory]:
+    """Open the memory of a process."""
+    return open_memory(ProcFs(), ProcFs().stat(pid), Deadline(seconds), most_bytes=most)
+
+
+def data_of(pid: int) -> tuple[MemoryRegion, ...]:
+    """Return where a process has objects of its own."""
+    return writable_data(read_mappings(ProcFs(), pid))
+
+
+def test_bytes_and_words_are_read_and_what_is_none_is_told() -> None:
+    """Exactly those, whatever the process does meanwhile: it is stopped here. Pointers and lengths may be anything."""
+    with holder() as (process, text, words), memory_of(process.pid) as memory:
         os.kill(process.pid, signal.SIGSTOP)
-        with open_memory(ProcFs(), process.pid, Deadline(10)) as memory:
-            assert memory.read(text, 22) == b"what the process holds"
-            assert memory.words(words, 3) == (0x7E0000001000, 0x7E0000001001, 0x7E0000001002)
-            assert memory.word(words + 8) == 0x7E0000001001
-            assert memory.bytes_read == 22 + 24 + 8
-
-
-@pytest.mark.parametrize("address", [0, 1, 4096, 0x7FFF_FFFF_F000, 1 << 56, 1 << 63, (1 << 64) - 8, 1 << 80, -8])
-def test_addresses_without_memory(address: int) -> None:
-    """Pointers may be anything at all."""
-    with holder() as (process, _, _), open_memory(ProcFs(), process.pid, Deadline(10)) as memory:
-        assert memory.read_some(address, 8) == b""
-        with pytest.raises(Unreadable):
-            memory.word(address)
-        assert memory.read_into(bytearray(8), address) == 0
-
-
-def test_memory_that_ends() -> None:
-    """What is there is returned where fewer will do, and refused where it must be whole."""
-    with holder() as (process, _, _), open_memory(ProcFs(), process.pid, Deadline(10)) as memory:
+        assert memory.read(text, 22) == b"what the process holds"
+        assert memory.words(words, 3) == (0x7E0000001000, 0x7E0000001001, 0x7E0000001002)
+        assert memory.word(words + 8) == 0x7E0000001001
+        assert memory.bytes_read == 22 + 24 + 8
+        for address in (0, 1, 4096, 0x7FFF_FFFF_F000, 1 << 56, 1 << 63, (1 << 64) - 8, 1 << 80, -8):
+            assert (memory.read_some(address, 8), memory.read_into(bytearray(8), address)) == (b"", 0)
+            with pytest.raises(Unreadable):
+                memory.word(address)
         stack = next(region for region in read_mappings(ProcFs(), process.pid) if region.path == "[stack]")
         assert len(memory.read_some(stack.end - 16, 64)) == 16
-        with pytest.raises(Unreadable):
-            memory.read(stack.end - 16, 64)
-
-
-@pytest.mark.parametrize("size", [-1, 4 * 1024 * 1024 + 1, 1 << 62])
-def test_sizes_out_of_reason(size: int) -> None:
-    """A length is the process's to choose, too."""
-    with holder() as (process, text, _), open_memory(ProcFs(), process.pid, Deadline(10)) as memory:
-        with pytest.raises(Unreadable):
-            memory.read(text, size)
-        assert memory.bytes_read == 0
+        for address, size in ((stack.end - 16, 64), (text, -1), (text, 4 * 1024 * 1024 + 1), (text, 1 << 62)):
+            with pytest.raises(Unreadable):
+                memory.read(address, size)
 
 
 def test_budget_and_deadline() -> None:
-    """Many reads come to an end like one large one; another reader of the same memory has limits of its own."""
-    with holder() as (process, text, _), open_memory(ProcFs(), process.pid, Deadline(10), most_bytes=100) as memory:
+    """Many reads come to an end like one large one."""
+    with holder() as (process, text, _), memory_of(process.pid, most=100) as memory:
         memory.read(text, 60)
         with pytest.raises(Unavailable) as caught:
             memory.read(text, 60)
         assert caught.value.reason is Reason.REFUSED
-        with pytest.raises(Unavailable) as caught:
-            memory.limited(Deadline(0)).read(text, 1)
+        with memory_of(process.pid, 0.0) as late, pytest.raises(Unavailable) as caught:
+            late.read(text, 1)
         assert caught.value.reason is Reason.TIMED_OUT
-        assert memory.limited(Deadline(10)).read(text, 4) == b"what"
 
 
 def test_process_that_exits() -> None:
-    """It is gone, and so is its memory, whoever has its number next."""
-    with holder() as (process, text, _), open_memory(ProcFs(), process.pid, Deadline(10)) as memory:
+    """It is gone, and so is its memory, whoever has its number next: that one is known by when it started."""
+    with holder() as (process, text, _), memory_of(process.pid) as memory:
+        found = ProcFs().stat(process.pid)
+        with pytest.raises(Gone):
+            open_memory(ProcFs(), found._replace(start_ticks=found.start_ticks + 1), Deadline(10)).__enter__()
         assert memory.read(text, 4) == b"what"
         process.kill()
         process.wait()
         with pytest.raises(Gone):
             memory.read(text, 4)
         with pytest.raises(Gone):
-            open_memory(ProcFs(), process.pid, Deadline(10)).__enter__()
+            open_memory(ProcFs(), found, Deadline(10)).__enter__()
 
 
 def test_process_that_executes_another_program() -> None:
     """What it runs then may have other rights, and is never read through the old file."""
-    with holder() as (process, text, _), open_memory(ProcFs(), process.pid, Deadline(10)) as memory:
+    with holder() as (process, text, _), memory_of(process.pid) as memory:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write("exec\n")
         process.stdin.flush()
@@ -116,30 +108,18 @@ def test_process_that_executes_another_program() -> None:
             memory.read(text, 4)
 
 
-def test_process_with_the_number_of_another() -> None:
-    """Whoever was found is known by when it started."""
-    with holder() as (process, _, _):
-        started = ProcFs().stat(process.pid).start_ticks
-        with open_memory(ProcFs(), process.pid, Deadline(10), start_ticks=started) as memory:
-            assert isinstance(memory, ProcessMemory)
-        with pytest.raises(Gone):
-            open_memory(ProcFs(), process.pid, Deadline(10), start_ticks=started + 1).__enter__()
-
-
 @pytest.mark.root
 def test_process_with_gained_rights() -> None:
     """Not its user's own: nothing of it is read, though the kernel would let us."""
     gains = "import os, time\nos.setresuid(61002, 61003, 61002)\nprint('ready', flush=True)\ntime.sleep(600)\n"
     with running(gains) as process, pytest.raises(NotPermitted):
-        open_memory(ProcFs(), process.pid, Deadline(10)).__enter__()
+        memory_of(process.pid).__enter__()
 
 
 def test_words_are_found_where_they_stand() -> None:
     """All that are aligned, with what each is."""
-    with holder() as (process, _, words):
-        regions = writable_data(read_mappings(ProcFs(), process.pid))
-        with open_memory(ProcFs(), process.pid, Deadline(30), most_bytes=1 << 30) as memory:
-            result = search_words(ProcFs(), memory, regions, [0x7E0000001002, 0x7E0000001005])
+    with holder() as (process, _, words), memory_of(process.pid) as memory:
+        result = search_words(ProcFs(), memory, data_of(process.pid), [0x7E0000001002, 0x7E0000001005])
     found = [word for word in result.found if words <= word.address < words + 8 * 4096]
     assert result.is_complete
     assert [word.value for word in found[:3]] == [0x7E0000001002, 0x7E0000001005, 0x7E0000001002]
@@ -159,23 +139,18 @@ def test_values_that_begin_like_much_else(value: int) -> None:
     with running(holds, wait=False) as process:
         assert process.stdout is not None
         words = int(process.stdout.readline())
-        regions = writable_data(read_mappings(ProcFs(), process.pid))
-        with open_memory(ProcFs(), process.pid, Deadline(30), most_bytes=1 << 30) as memory:
-            result = search_words(ProcFs(), memory, regions, [value])
+        with memory_of(process.pid) as memory:
+            result = search_words(ProcFs(), memory, data_of(process.pid), [value])
     found = [word.address for word in result.found if words <= word.address < words + 8 * 4096]
     assert found == [words + 32 * place for place in range(1024)]
 
 
 def test_search_that_runs_out_of_budget() -> None:
     """It says that it has not seen everything."""
-    with holder() as (process, _, _):
-        regions = writable_data(read_mappings(ProcFs(), process.pid))
-        with open_memory(ProcFs(), process.pid, Deadline(30), most_bytes=1 << 20) as memory:
-            result = search_words(ProcFs(), memory, regions, [0x7E0000001002])
-            assert not result.is_complete
-            assert result.bytes_searched <= 1 << 21
-            ended = search_words(ProcFs(), memory.limited(Deadline(0)), regions, [0x7E0000001002])
-    assert (ended.is_complete, ended.found) == (False, ())
+    with holder() as (process, _, _), memory_of(process.pid, most=1 << 20) as few, memory_of(process.pid, 0.0) as late:
+        for memory in (few, late):
+            assert not search_words(ProcFs(), memory, data_of(process.pid), [0x7E0000001002]).is_complete
+            assert memory.bytes_read <= 1 << 21
 
 
 RESERVES = """
@@ -191,9 +166,9 @@ def test_memory_that_is_only_reserved_is_not_searched() -> None:
     """Sixty-four gigabytes of nothing cost no time, and the process does not grow by being looked at."""
     with running(RESERVES) as process:
         until(lambda: ProcFs().stat(process.pid).state, lambda state: state == "S")
-        regions = writable_data(read_mappings(ProcFs(), process.pid))
+        regions = data_of(process.pid)
         assert any(region.end - region.start >= 1 << 36 for region in regions)
         before = ProcFs().stat(process.pid).rss_bytes
-        with open_memory(ProcFs(), process.pid, Deadline(60), most_bytes=1 << 30) as memory:
+        with memory_of(process.pid) as memory:
             assert search_words(ProcFs(), memory, regions, [0x7E0000001002]).is_complete
         assert ProcFs().stat(process.pid).rss_bytes - before < 1 << 20

@@ -84,26 +84,27 @@ def test_pipe_that_all_ranks_write_into(tmp_path: Path) -> None:
     assert [event.rank for event in found.events if event.kind is EventKind.EXCEPTION] == [None]
 
 
-def test_reader_with_many_files(tmp_path: Path) -> None:
-    """Which of them is this rank's cannot be told."""
-    files = " ".join(str(tmp_path / f"{number}.log") for number in range(9))
-    with pipeline(f"$RANK | tee {files}", tmp_path / "pid") as pid:
-        until(lambda: (tmp_path / "8.log").read_text(), bool)
+SUPERVISOR = shlex.quote(
+    "import subprocess, sys\nown = open(sys.argv[1], 'w')\n"
+    "for line in subprocess.Popen(sys.argv[2:], stdout=-1, text=True).stdout:\n"
+    "    print('begun', file=own, flush=True)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "$RANK | tee {log} {log}.1 {log}.2 {log}.3 {log}.4 {log}.5 {log}.6 {log}.7 {log}.8",  # whose cannot be told
+        f"{sys.executable} -c {SUPERVISOR} {{log}} $RANK",  # it writes what it likes to its own files
+    ],
+    ids=["many files", "a supervisor"],
+)
+def test_readers_whose_files_are_not_the_ranks(tmp_path: Path, script: str) -> None:
+    """Nothing is taken of one that serves others as well, or is no filter."""
+    log = tmp_path / "job.log"
+    with pipeline(script.format(log=log), tmp_path / "pid") as pid:
+        until(lambda: log.exists() and log.read_text(), bool)
         with pytest.raises(Unavailable, match="do not go to a readable file"):
-            ask_source(LogsSource(), rank_of(pid))
-
-
-def test_reader_that_is_no_filter(tmp_path: Path) -> None:
-    """A supervisor that reads its child's output writes what it likes to its own files."""
-    script = (
-        "import subprocess, sys\nown = open(sys.argv[1], 'w')\n"
-        "for line in subprocess.Popen(sys.argv[2:], stdout=-1, text=True).stdout:\n"
-        "    print('begun', file=own, flush=True)\n"
-    )
-    own = tmp_path / "supervisor.log"
-    with pipeline(f"{sys.executable} -c {shlex.quote(script)} {own} $RANK", tmp_path / "pid") as pid:
-        until(lambda: own.exists() and own.read_text(), bool)
-        with pytest.raises(Unavailable):
             ask_source(LogsSource(), rank_of(pid))
 
 
@@ -149,26 +150,17 @@ def test_pipes_in_a_ring() -> None:
 
 @pytest.mark.root
 @pytest.mark.needs("setpriv")
-def test_reader_of_another_user_is_not_followed(open_folder: Path) -> None:
-    """Nor is a file opened that the job's user may not read, though root writes it."""
+@pytest.mark.parametrize(("reader", "reason"), [(AS_ANOTHER, None), ("", Reason.NOT_PERMITTED)])
+def test_what_the_jobs_user_may_not_read(open_folder: Path, reader: str, reason: Reason | None) -> None:
+    """A reader of another user is not followed; root's is, and no file opened that the job's user may not read."""
     log = open_folder / "job.log"
-    with pipeline(f"{AS_USER} $RANK | {AS_ANOTHER} tee {log}", open_folder / "pid") as pid:
+    if not reader:
+        log.touch(mode=0o600)
+    with pipeline(f"{AS_USER} $RANK | {reader} tee {log}", open_folder / "pid") as pid:
         until(lambda: log.exists() and log.read_text(), bool)
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable) as caught:
             ask_source(LogsSource(), rank_of(pid))
-
-
-@pytest.mark.root
-@pytest.mark.needs("setpriv")
-def test_file_that_the_jobs_user_may_not_read(open_folder: Path) -> None:
-    """Though root, who writes it, is followed."""
-    log = open_folder / "job.log"
-    log.touch(mode=0o600)
-    with pipeline(f"{AS_USER} $RANK | tee {log}", open_folder / "pid") as pid:
-        until(log.read_text, bool)
-        with pytest.raises(Unavailable, match="user 61002 may not read") as caught:
-            ask_source(LogsSource(), rank_of(pid))
-    assert caught.value.reason is Reason.NOT_PERMITTED
+    assert reason is None or (caught.value.reason is reason and "user 61002 may not read" in str(caught.value))
 
 
 @pytest.fixture

@@ -83,20 +83,22 @@ def test_older_versions_are_left_alone(tmp_path: Path, stack: ExitStack, version
     assert one.read() == [] and not one.listens
 
 
-def test_young_ranks_are_left_alone(tmp_path: Path, stack: ExitStack) -> None:
-    """Until they have made their communicators."""
+def test_whom_it_does_not_know_well_is_left_alone(tmp_path: Path, stack: ExitStack) -> None:
+    """Young ranks, until they have made their communicators; whoever shares the port; ranks that have no RAS."""
     one = Listening(tmp_path, stack)
     one.age = 0.0
     assert one.read() == [] and not one.listens
     one.age = 120.0
     assert one.read() == [] and not one.listens, "it is not looked for at each beat"
     assert one.read(search=True) == [] and one.listens
-
-
-def test_whoever_shares_the_port_must_be_known(tmp_path: Path, stack: ExitStack) -> None:
-    one = Listening(tmp_path, stack)
-    stack.enter_context(ras_rank(tmp_path, port=one.port, rank=1, version="2.27.3", events=str(one.events)))
-    assert one.read() == [] and not one.listens
+    bare = stack.enter_context(running(env=rank_environment()))
+    listening = RasMonitor(ProcFs(), "here")
+    listening.read([find_rank(bare.pid)], Deadline(10.0))
+    assert listening.dead == {} and not listening._told
+    assert monitor.SEARCH_SECONDS >= 30.0
+    other = Listening(tmp_path, stack)
+    stack.enter_context(ras_rank(tmp_path, port=other.port, rank=1, version="2.27.3", events=str(other.events)))
+    assert other.read() == [] and not other.listens
 
 
 @pytest.mark.parametrize("mode", ["silent", "no_greeting", "endless", "half"])
@@ -134,11 +136,3 @@ def test_it_listens_again_after_the_rank_has_gone(tmp_path: Path, stack: ExitSta
     one.events.write_text(DEAD)
     one.read(search=True)
     assert one.listens and one.read_until(1) == ["172.16.64.245 pid 1524345"]
-
-
-def test_ranks_without_ras_cost_no_connection(tmp_path: Path) -> None:
-    with running(env=rank_environment()) as process:
-        listening = RasMonitor(ProcFs(), "here")
-        listening.read([find_rank(process.pid)], Deadline(10.0))
-        assert listening.dead == {} and not listening._told
-    assert monitor.SEARCH_SECONDS >= 30.0

@@ -16,30 +16,21 @@ NESTED = re.compile(r".*\.set|end")
 each_layout = pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout["name"])
 
 
-def test_format() -> None:
-    """The agent knows this one."""
+def test_versions_and_builds_have_one_layout() -> None:
+    """The agent knows the format. Version and kind of strings tell where to look; those that agree share a layout.
+
+    A build is told apart by what its linker wrote, names its layout by a name that is there once, and has its version.
+    """
     assert TABLE["format"] == 1
-
-
-@pytest.mark.parametrize("strings", ["new", "old"])
-def test_a_version_has_one_layout(strings: str) -> None:
-    """For each kind of strings, so that a version and its strings tell where to look."""
-    versions = Counter(version for layout in LAYOUTS if layout["strings"] == strings for version in layout["torch"])
-    assert versions
-    assert set(versions.values()) == {1}
-
-
-def test_names() -> None:
-    """A build names its layout by a name that is there once."""
-    names = Counter(layout["name"] for layout in LAYOUTS)
-    assert set(names.values()) == {1}
-    assert {build["layout"] for build in TABLE["builds"]} <= names.keys()
-
-
-def test_layouts_differ() -> None:
-    """Versions that agree share a layout."""
+    versions = Counter((layout["strings"], version) for layout in LAYOUTS for version in layout["torch"])
+    assert {strings for strings, _ in versions} == {"new", "old"}
     texts = Counter(json.dumps((layout["strings"], layout["structures"]), sort_keys=True) for layout in LAYOUTS)
-    assert set(texts.values()) == {1}
+    of_name = {layout["name"]: layout["torch"] for layout in LAYOUTS}
+    identities = Counter(identity for build in TABLE["builds"] for identity in build["build_ids"].values())
+    assert set(versions.values()) == set(texts.values()) == set(identities.values()) == {1}
+    assert len(of_name) == len(LAYOUTS)
+    assert all(re.fullmatch(r"[0-9a-f]{40}", identity) for identity in identities)
+    assert all(build["torch"].partition("+")[0] in of_name[build["layout"]] for build in TABLE["builds"])
 
 
 @each_layout
@@ -97,12 +88,3 @@ def test_symbols() -> None:
     assert {"recorder", "gloo", "nccl"} <= TABLE["symbols"].keys()
     for kind, names in TABLE["symbols"].items():
         assert all(re.fullmatch(wanted.get(kind, r"_ZTVN4c10d\w*ProcessGroup\w+"), name) for name in names)
-
-
-def test_builds() -> None:
-    """A build is told apart by what its linker wrote, and its version stands in its layout."""
-    versions = {layout["name"]: layout["torch"] for layout in LAYOUTS}
-    identities = [identity for build in TABLE["builds"] for identity in build["build_ids"].values()]
-    assert len(identities) == len(set(identities))
-    assert all(re.fullmatch(r"[0-9a-f]{40}", identity) for identity in identities)
-    assert all(build["torch"].partition("+")[0] in versions[build["layout"]] for build in TABLE["builds"])

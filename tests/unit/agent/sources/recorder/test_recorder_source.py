@@ -90,18 +90,16 @@ while True:
     channel.close()
 """
 
-HANDLERS = json.dumps(["ping", "fr_trace_json"])
-
 
 @contextmanager
-def serving(tmp_path: Path, behaviour: str = "honest", **answers: str) -> Iterator[int]:
-    """Run a process that listens where the probe would, and return its pid."""
-    folder = tmp_path / "unhang-test"
-    folder.mkdir(exist_ok=True)
-    paths = {f"/handler/{name}": text for name, text in answers.items()} | {"/handler/": HANDLERS}
-    if "dump_nccl_trace_json" in answers:
-        paths["/handler/"] = json.dumps(["fr_trace_json", "dump_nccl_trace_json"])
-    with running(command=(sys.executable, "-c", SERVER, str(folder), behaviour, json.dumps(paths))) as process:
+def serving(tmp_path: Path, behaviour: str = "honest", *, folder: str = "unhang-test", **answers: str) -> Iterator[int]:
+    """Run a process that listens where the probe would, or in another folder, and return its pid."""
+    (tmp_path / folder).mkdir(exist_ok=True)
+    handlers = ["fr_trace_json", *(["dump_nccl_trace_json"] if "dump_nccl_trace_json" in answers else ["ping"])]
+    paths = {f"/handler/{name}": text for name, text in answers.items()} | {"/handler/": json.dumps(handlers)}
+    with running(
+        command=(sys.executable, "-c", SERVER, f"{tmp_path}/{folder}", behaviour, json.dumps(paths))
+    ) as process:
         yield process.pid
 
 
@@ -120,28 +118,19 @@ def reason_of(pid: int, *, seconds: float = 10.0) -> Unavailable:
 
 
 def test_record_of_a_rank(tmp_path: Path) -> None:
-    """What it has issued, and its marks."""
-    with serving(tmp_path, fr_trace_json=dump(*map(entry, (1, 2, 3)))) as pid:
-        found = trace_of(pid)
-    assert [record.collective_seq for record in found.records()] == [1, 2, 3]
-    assert [(mark.issued, mark.completed) for mark in found.marks] == [(3, 2)]
+    """What it has issued, and its marks; finished records are cut to the last few unless all are asked for.
 
-
-def test_window_and_all(tmp_path: Path) -> None:
-    """Finished records are cut to the last few unless all are asked for."""
+    Members come from the probe's list: Gloo's recorder leaves them out.
+    """
     done = [{**entry(n), "retired": True} for n in range(1, 101)]
-    with serving(tmp_path, fr_trace_json=dump(*done)) as pid:
-        assert len(trace_of(pid, LookDepth(window=5))) == 5
-        assert len(trace_of(pid, LookDepth(window=5, full=True))) == 100
-
-
-def test_members_come_from_the_probes_list(tmp_path: Path) -> None:
-    """Gloo's recorder leaves them out."""
     groups = {"version": 1, "groups": [{"name": "0", "description": "default_pg", "backend": "gloo", "ranks": [3, 1]}]}
-    with serving(tmp_path, fr_trace_json=dump(entry(1))) as pid:
+    with serving(tmp_path, fr_trace_json=dump(*done)) as pid:
         (tmp_path / "unhang-test" / f"{pid}.groups.json").write_text(json.dumps(groups))
-        (group,) = trace_of(pid).groups
-    assert (group.members, group.order) == ("1,3", (3, 1))
+        found, whole = trace_of(pid, LookDepth(window=5)), trace_of(pid, LookDepth(window=5, full=True))
+    assert [record.collective_seq for record in found.records()] == [96, 97, 98, 99, 100]
+    assert [(mark.issued, mark.completed) for mark in found.marks] == [(3, 2)]
+    assert [(group.members, group.order) for group in found.groups] == [("1,3", (3, 1))]
+    assert len(whole) == 100
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"groups": 3}', '{"groups": [{"name": "0"}]}', "[" * 99_999])
@@ -166,26 +155,15 @@ def test_known_members_are_not_overwritten() -> None:
     assert complete(trace, {("0", ""): (5, 6)}) == trace
 
 
-def test_socket_that_the_job_opened(tmp_path: Path) -> None:
-    """By the variable that torch itself uses."""
-    folder = tmp_path / "own"
-    folder.mkdir()
-    answers = {"/handler/": HANDLERS, "/handler/fr_trace_json": dump(entry(1))}
-    with running(command=(sys.executable, "-c", SERVER, str(folder), "honest", json.dumps(answers))) as process:
-        path = str(folder / f"{process.pid}.sock")
-        assert len(trace_of(process.pid, TORCH_WORKER_SERVER_SOCKET=path)) == 1
-        assert reason_of(process.pid).reason is Reason.NOT_ENABLED
-
-
-def test_socket_with_a_long_path(tmp_path: Path) -> None:
-    """An address of a socket holds 107 bytes: the job's path fits, the same one from outside its name space not."""
-    folder = tmp_path / "7".rjust(107 - len("/1234567.sock") - len(str(tmp_path)) - 1, "7")
-    folder.mkdir()
-    answers = {"/handler/": HANDLERS, "/handler/fr_trace_json": dump(entry(1))}
-    with running(command=(sys.executable, "-c", SERVER, str(folder), "honest", json.dumps(answers))) as process:
-        path = str(folder / f"{process.pid}.sock")
-        assert len(f"/proc/{process.pid}/root{path}") > 107
-        assert len(trace_of(process.pid, TORCH_WORKER_SERVER_SOCKET=path)) == 1
+@pytest.mark.parametrize("length", [0, 107])
+def test_socket_that_the_job_opened(tmp_path: Path, length: int) -> None:
+    """By the variable that torch itself uses. An address holds 107 bytes: the path fits, that from outside does not."""
+    folder = "own".ljust(length - len("/1234567.sock") - len(str(tmp_path)) - 1, "7")
+    with serving(tmp_path, folder=folder, fr_trace_json=dump(entry(1))) as pid:
+        path = f"{tmp_path}/{folder}/{pid}.sock"
+        assert (len(f"/proc/{pid}/root{path}") > 107) >= bool(length)
+        assert len(trace_of(pid, TORCH_WORKER_SERVER_SOCKET=path)) == 1
+        assert reason_of(pid).reason is Reason.NOT_ENABLED
 
 
 def test_rank_without_a_recorder() -> None:

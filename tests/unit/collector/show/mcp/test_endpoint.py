@@ -144,6 +144,8 @@ async def test_every_tool_answers_and_changes_nothing(service: Service, mode: st
         assert tool.annotations is not None and tool.annotations.read_only_hint
         assert tool.input_schema["additionalProperties"] is False
         assert "untrusted" in (tool.output_schema or {})["properties"]
+    made = tools["diagnose_job"]
+    assert (made.input_schema["required"], made.output_schema["required"]) == (["job"], ["id", "status"])
     assert {answer["notice"] for answer in answers.values()} == {NOTICE}
     assert answers["list_jobs"]["untrusted"] == rest_of(service, "/v1/jobs")
     assert answers["get_incident"]["untrusted"] == rest_of(service, f"/v1/incidents/{incident.id}")

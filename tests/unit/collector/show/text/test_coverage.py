@@ -1,7 +1,10 @@
 """What is missing is told once for all ranks of which the same is missing."""
 
 from collector.show.text.coverage import fold_gaps, gap_text
-from shared.answer.diagnosis import Gap
+from collector.show.text.markdown import render_markdown
+from collector.show.text.text import render_text
+from shared.answer.diagnosis import Coverage, Diagnosis, Gap
+from shared.answer.words import Verdict
 from shared.missing import Missing, Reason
 
 
@@ -25,3 +28,11 @@ def test_other_numbers_are_kept_apart() -> None:
     """How late an answer came is said of each."""
     gaps = [unread(rank, f"no answer within {rank} s", Reason.TIMED_OUT) for rank in (1, 2)]
     assert len(fold_gaps(gaps)) == 2
+
+
+def test_of_many_sentences_some_are_shown_and_the_rest_counted() -> None:
+    """In the terminal and in a ticket alike."""
+    gaps = tuple(unread(rank, f"a map of {'x' * rank}", Reason.TIMED_OUT) for rank in range(25))
+    said = Diagnosis(verdict=Verdict.CANNOT_TELL, headline="x", coverage=Coverage(missing=gaps))
+    for shown in (render_text(said, colour=False, width=120), render_markdown(said)):
+        assert shown.count("a map of") == 20 and "… 5 more in the JSON output" in shown

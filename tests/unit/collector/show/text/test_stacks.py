@@ -25,24 +25,9 @@ class Node(NamedTuple):
     children: tuple["Node", ...] = ()
 
 
-class Root(NamedTuple):
-    """What holds them."""
-
-    children: tuple[Node, ...]
-
-
-TREE = Root(
-    (
-        Node(
-            MAIN,
-            "0-3,5",
-            (
-                Node(STEP, "0-1,3,5", (Node(REDUCE, "0-1,3"),)),
-                Node(LOAD, "2"),
-            ),
-        ),
-        Node(LOAD, "4"),
-    )
+TREE = (
+    Node(MAIN, "0-3,5", (Node(STEP, "0-1,3,5", (Node(REDUCE, "0-1,3"),)), Node(LOAD, "2"))),
+    Node(LOAD, "4"),
 )
 
 
@@ -84,13 +69,13 @@ def test_tree() -> None:
 
 def test_empty_tree() -> None:
     """No ranks, no text."""
-    assert render_tree(Root(())) == ""
-    assert render_folded(Root(())) == ""
+    assert render_tree(()) == ""
+    assert render_folded(()) == ""
 
 
 def test_folded() -> None:
     """One line per stack with the number of its ranks; a semicolon in a name separates nothing."""
-    odd = Root((Node(Place(function="a;b", file="f;g", line=1), "0-9"),))
+    odd = (Node(Place(function="a;b", file="f;g", line=1), "0-9"),)
     assert render_folded(odd) == "a:b (f:g:1) 10\n"
     counts = [line.rpartition(" ")[2] for line in render_folded(TREE).splitlines()]
     assert sum(map(int, counts)) == 6
@@ -119,14 +104,14 @@ def test_deep_stacks_do_not_recurse() -> None:
     node = Node(REDUCE, "0")
     for _ in range(10_000):
         node = Node(MAIN, "0", (node,))
-    assert len(render_tree(Root((node,))).splitlines()) == 10_002
-    assert render_folded(Root((node,))).count(";") == 10_000
-    assert len(speedscope(Root((node,)), name="")["profiles"][0]["samples"][0]) == 10_002
+    assert len(render_tree((node,)).splitlines()) == 10_002
+    assert render_folded((node,)).count(";") == 10_000
+    assert len(speedscope((node,), name="")["profiles"][0]["samples"][0]) == 10_002
 
 
 def test_hostile_names() -> None:
     """What a job calls its functions steers nothing."""
-    tree = Root((Node(Place(function=EVIL, file=EVIL, line=1), "0"),))
+    tree = (Node(Place(function=EVIL, file=EVIL, line=1), "0"),)
     assert all(line.isprintable() for line in render_tree(tree).splitlines())
     assert len(render_folded(tree).splitlines()) == 1
     assert "\x1b" not in str(speedscope(tree, name=EVIL))

@@ -18,10 +18,8 @@ def events(text: str, rank: int | None = None) -> tuple[LogEvent, ...]:
     return find_events(text.split("\n"), path="/var/log/train.log", rank=rank)
 
 
-LINES = [
-    (row["line"], EventKind(row["kind"]), row.get("rank"), row["fields"])
-    for row in tomllib.loads(Path(__file__).with_name("lines.toml").read_text())["lines"]
-]
+_PACK = tomllib.loads(Path(__file__).with_name("lines.toml").read_text())
+LINES = [(row["line"], EventKind(row["kind"]), row.get("rank"), row["fields"]) for row in _PACK["lines"]]
 """Real lines, at least one for each row of the pack."""
 
 
@@ -34,61 +32,7 @@ def test_lines(line: str, kind: EventKind, rank: int | None, fields: dict[str, s
     assert event.path == "/var/log/train.log"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "step 31 loss 0.25 watchdog fed",
-        "The node 'gpu-7_4242_0' has failed to shutdown the rendezvous '7' due to RendezvousConnectionError",
-        "RuntimeError: DataLoader worker (pid 6120) is killed by signal: Terminated. ",
-        "E0213 rendezvous.cc:98] This thread has been waiting for `all gather; run_id=7` for 20 seconds.",
-        "Stalled ops: HorovodAllreduce_a_0 [ready ranks: 0, 1, 2]",
-        "Process name: [[4242,1],6] and nothing of its end",
-        "Watchdog caught collective operation timeout: (none)",
-        "INFO: no timeout at NCCL work, all is well",
-        "[rank0]: Ranks passed the monitoredBarrier in 3 ms",
-        "waiting for clients of the shop",
-        "last enqueued work: none",
-        "CUDA memory is fine",
-        "connect to nobody returned nothing",
-        "srun: job 4242 queued and waiting for resources",
-        "Traceback (most recent call last):",
-        "ValueError: printed by a user, without a traceback before it",
-        "finished collective #6 and joined #7",
-        "Heartbeat monitor is fine",
-        "NET/IB : No device found.",
-        "node1:42:51 [0] NCCL INFO Using network Socket",
-        '[rank6]:[W1016 08:52:32.551] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has '
-        "shut down too early), with error: Broken pipe",
-        "CUDA error rate: 0.0",
-        "local_rank: 2 is up (local_rank: 2)",
-        "collective mismatch error: none",
-        "rank 3 is a number, [rank] is not",
-        "exitcode is 0 (pid: 4245)",
-        "Signal handlers received by PID file",
-        "terminate called after throwing an instance of 'gloo::EnforceNotMet'",
-        "space left on device: 3 GiB",
-        "Rank 3: no NaN found in gradients",
-        "loss: nan",
-        "node1:42:51 [0] NCCL INFO Call to connect returned Connection refused, retrying",
-        "node1:42:51 [0] NCCL INFO Connect to peer done",
-        "proxy.cc:1519 NCCL WARN [Proxy Service 3] Failed to execute operation Connect from rank 3, retcode 6",
-        "[gpu-7:4242:0]  select.c:1084 UCX  DEBUG no shared memory transport to <no debug data>",
-        "[gpu-7:4242:0] Caught signal 15 (Terminated)",
-        "*** SIGTERM (@0x1) received by PID 4242 (TID 0x7f01) from PID 1; stack trace: ***",
-        "=   PID 4242 RUNNING AT gpu-7\n=   EXIT CODE: 1",
-        "/opt/nvshmem_src/src/modules/transport/ibrc/ibrc.cpp:nvshmemt_init:275: init failed for transport: IBGDA",
-        "2026:11:21-09:10:11:( 4242) |CCL_WARN| could not get local_idx/count from environment variables",
-        "HcclCommInitRootInfo(numRanks, &rootInfo, rank, config), error code is none",
-        "The node with node id: 5d1c88 was drained by the autoscaler",
-        "debug1: ssh: connecting to host gpu-7",
-        "Device[6] has a heartbeat",
-        "NET/OFI Selected Provider is efa (found 4 nics)",
-        "libfabric:4242:1763716211::core:core:fi_getinfo():1368<info> Found provider with the highest priority cxi",
-        "NET/IB : mlx5_0:1 Got async event : GID table change",
-        "the address is already in use by the model",
-        "",
-    ],
-)
+@pytest.mark.parametrize("line", _PACK["near_misses"])
 def test_near_misses(line: str) -> None:
     """What only sounds like it."""
     assert events(line) == ()

@@ -13,28 +13,11 @@ from shared.errors import UnreadableDump
 from shared.formats.recorder.dump import parse_dump, rank_of_file_name
 from shared.formats.recorder.operations import parse_operation
 from shared.wire.trace import State
+from tests.build.jobs.dumped import dumped_entry
 
 
 def entry(**fields: Any) -> dict[str, Any]:
-    return {
-        "record_id": 0,
-        "pg_id": 0,
-        "process_group": ["0", "default_pg"],
-        "collective_seq_id": 1,
-        "p2p_seq_id": 0,
-        "op_id": 1,
-        "is_p2p": False,
-        "profiling_name": "nccl:all_reduce",
-        "input_sizes": [[8, 4]],
-        "input_dtypes": ["Float"],
-        "output_sizes": [[8, 4]],
-        "output_dtypes": ["Float"],
-        "state": "scheduled",
-        "retired": False,
-        "time_created_ns": 1_790_000_000_000_000_000,
-        "time_discovered_started_ns": None,
-        "time_discovered_completed_ns": None,
-    } | fields
+    return dumped_entry(**{"timeout_ms": ..., **fields})
 
 
 def dump(*entries: dict[str, Any], **fields: Any) -> dict[str, Any]:

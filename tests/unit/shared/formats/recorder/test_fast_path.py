@@ -19,37 +19,17 @@ from shared.formats.recorder.like_entries import put_together
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
 from tests.bench.dumps import TorchPickle
+from tests.build.jobs.dumped import dumped_entry
 
+_BEGUN = 1_790_000_000_000_000_000
 FRAMES = [Frame("all_reduce", "/opt/torch/distributed_c10d.py", 3245), Frame("step", "/srv/train.py", 12)]
 
 
 def entry(**fields: Any) -> dict[str, Any]:
-    """One entry with PyTorch's keys in PyTorch's order; fields that are given as ... are left out."""
-    whole = {
-        "frames": FRAMES,
-        "record_id": 7,
-        "pg_id": 0,
-        "process_group": ("0", "default_pg"),
-        "thread_name": "pt_main_thread",
-        "thread_id": "139670158785408",
-        "collective_seq_id": 300,
-        "p2p_seq_id": 0,
-        "op_id": 300,
-        "profiling_name": "nccl:all_reduce",
-        "time_created_ns": 1_790_000_000_000_000_000,
-        "duration_ms": 1.25,
-        "input_sizes": [[8, 4]],
-        "input_dtypes": ["Float"],
-        "output_sizes": [[8, 4]],
-        "output_dtypes": ["Float"],
-        "state": "completed",
-        "time_discovered_started_ns": 1_790_000_000_000_100_000,
-        "time_discovered_completed_ns": 1_790_000_000_000_200_000,
-        "retired": True,
-        "timeout_ms": 600_000,
-        "is_p2p": False,
-    }
-    return {key: value for key, value in (whole | fields).items() if value is not ...}
+    """One that was timed and is completed, with all fields; those that are given as ... are left out."""
+    done = {"state": "completed", "retired": True, "duration_ms": 1.25, "process_group": ("0", "default_pg")}
+    times = {"time_discovered_started_ns": _BEGUN + 100_000, "time_discovered_completed_ns": _BEGUN + 200_000}
+    return dumped_entry(**{"frames": FRAMES, "collective_seq_id": 300, "op_id": 300, **done, **times, **fields})
 
 
 def dump(entries: list[Any], **fields: Any) -> dict[str, Any]:

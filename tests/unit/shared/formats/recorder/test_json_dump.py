@@ -14,6 +14,7 @@ from shared.formats.recorder import dump as reader
 from shared.formats.recorder.dump import build_trace, parse_dump
 from shared.formats.recorder.fast_path import Repeats
 from shared.formats.recorder.json_dump import read_json_dump, read_part
+from tests.build.jobs.dumped import dumped_entry
 
 _FRAMES = [
     {"name": "step", "filename": "/srv/train.py", "line": 7},
@@ -23,12 +24,7 @@ _FRAMES = [
 
 def entry(**more: Any) -> dict[str, Any]:
     """One operation."""
-    return {
-        "frames": _FRAMES, "record_id": 0, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 1,
-        "p2p_seq_id": 0, "op_id": 1, "profiling_name": "nccl:all_reduce", "time_created_ns": 17, "state": "scheduled",
-        "input_sizes": [[3, 4]], "input_dtypes": ["Float"], "output_sizes": [[3, 4]], "output_dtypes": ["Float"],
-        "timeout_ms": 600000, "is_p2p": False, "retired": False, **more,
-    }  # fmt: skip
+    return dumped_entry(**{"frames": _FRAMES, "time_created_ns": 17, "input_sizes": [[3, 4]], **more})
 
 
 def dumped(*entries: Any, **more: Any) -> dict[str, Any]:

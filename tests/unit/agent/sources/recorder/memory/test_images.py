@@ -91,23 +91,17 @@ def test_other_layouts_do_not_fit(layout: Layout) -> None:
     assert len(read(image, address, (*others, layout))) == 60
 
 
-def test_entries_before_a_reset_do_not_count() -> None:
-    """They stay in the ring, with numbers of their own."""
-    if "reset_epoch_" not in LATEST["entry"].fields:
-        pytest.skip("this layout knows no resets")
+def test_newest_entries_alone() -> None:
+    """Of a large recorder a plain look copies a part, and says so. Entries before a reset stay, and do not count."""
+    image, address = recorder(count=300)
+    found = read(image, address, most=100)
+    assert list(found.collective_seq) == list(range(201, 301))
+    assert found.truncated
     image = RecorderImage(LATEST)
     old = [Operation(n, sequence=n) for n in range(4)]
     new = [Operation(n, sequence=100 + n, epoch=1) for n in range(2)]
     address = image.recorder([*old, *new], next_id=2, epoch=1)
     assert list(read(image, address).collective_seq) == [100, 101]
-
-
-def test_newest_entries_alone() -> None:
-    """Of a large recorder a plain look copies a part, and says so."""
-    image, address = recorder(count=300)
-    found = read(image, address, most=100)
-    assert list(found.collective_seq) == list(range(201, 301))
-    assert found.truncated
 
 
 _BETWEEN_PARTS = [("gloo:all_reduce", 0, 0, False, False), ("gloo:all_reduce", 1, 0, False, True)]
@@ -164,20 +158,14 @@ def test_pointers_beyond_the_window_are_not_followed() -> None:
     assert found.truncated
 
 
-def test_recorder_that_is_switched_off() -> None:
-    """The answer says how to switch it on."""
+def test_recorder_without_entries_and_one_that_is_switched_off() -> None:
+    """Nothing was recorded: nothing is wrong; where it is off, the answer says how to switch it on."""
+    assert len(read(*recorder(count=0))) == 0
     image = RecorderImage(LATEST)
-    address = image.allocate(LATEST["recorder"].size)
     with pytest.raises(Unavailable) as caught:
-        read(image, address)
+        read(image, image.allocate(LATEST["recorder"].size))
     assert caught.value.reason is Reason.NOT_ENABLED
     assert "TORCH_FR_BUFFER_SIZE" in str(caught.value) and "TORCH_NCCL_TRACE_BUFFER_SIZE" in str(caught.value)
-
-
-def test_recorder_without_entries() -> None:
-    """Nothing was recorded: nothing is wrong."""
-    image, address = recorder(count=0)
-    assert len(read(image, address)) == 0
 
 
 HEADERS = {
@@ -234,21 +222,16 @@ def _ring(image: RecorderImage, address: int) -> int:
     return int.from_bytes(image.data[start : start + 8], "little")
 
 
-def test_sizes_that_contradict_each_other() -> None:
-    """Three tensors, and sizes of two: no record at all rather than a wrong one."""
+def test_sizes_that_contradict_each_other_and_maps_with_a_circle() -> None:
+    """Three tensors and sizes of two, a node that leads back to the root: no record at all rather than a wrong one."""
     image, address = recorder()
     image.few(_ring(image, address), "sizes_", [1, 2, 3], 8)
     with pytest.raises(Unavailable):
         read(image, address)
-
-
-def test_map_with_a_circle() -> None:
-    """A node that leads back to the root."""
     image, address = recorder(statuses=dict.fromkeys(range(5), (1, 1, 1)))
-    node = LATEST["map_node"]
     start = address + LATEST["recorder"].offset("all_pg_status_") + LATEST["map"].offset("root") - BASE
     root = int.from_bytes(image.data[start : start + 8], "little")
-    image.number(root + node.offset("left"), root)
+    image.number(root + LATEST["map_node"].offset("left"), root)
     with pytest.raises(Unavailable):
         read(image, address)
 
