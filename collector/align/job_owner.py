@@ -12,6 +12,7 @@ changes nothing. Where that cannot be told, the verdict is read all the same and
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import is_
 from typing import NamedTuple
 
 from collector.align.expected import Expected
@@ -59,14 +60,10 @@ def apart(snapshots: Iterable[NodeSnapshot], job: str | None, user: str | None) 
 def _apart(snapshot: NodeSnapshot, job: str | None, user: str | None) -> NodeSnapshot:
     ranks = [_rank_apart(rank, job, user) for rank in snapshot.ranks if job is not None or _may_be(rank, user)]
     exited = [exited_apart(gone, job, user) for gone in snapshot.exited]
-    same = len(ranks) == len(snapshot.ranks) and all(map(_is, ranks, snapshot.ranks))
-    if same and all(map(_is, exited, snapshot.exited)):
+    same = len(ranks) == len(snapshot.ranks) and all(map(is_, ranks, snapshot.ranks))
+    if same and all(map(is_, exited, snapshot.exited)):
         return snapshot
     return snapshot.model_copy(update={"ranks": tuple(ranks), "exited": tuple(exited)})
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _may_be(rank: RankSnapshot, user: str | None) -> bool:

@@ -17,6 +17,7 @@ from collector.files.bounded_file import Readable, ReadDeadline
 from shared.formats.logs.fixed_strings import finder_of
 from shared.formats.logs.nccl_calls import CALL_HINT, INIT_HINT, MOST_CALL_LINES
 from shared.formats.logs.parse import HINTS
+from shared.formats.logs.tracebacks import FRAME_HINT
 
 _PIECE = 1024 * 1024
 _LONGEST_LINE = 64 * 1024
@@ -39,7 +40,8 @@ _Numbered = tuple[int, str]
 
 @cache
 def _tells() -> Callable[[str], bool]:
-    return finder_of((*HINTS, INIT_HINT, *_DUMPS, '", line '))
+    strings = (*HINTS, INIT_HINT, *_DUMPS, FRAME_HINT)
+    return finder_of(each.encode().decode("latin-1") for each in strings)  # a site's may be in any language
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ class _Sieve:
     def sift(self, piece: bytes) -> None:
         """Keep of whole lines those that may matter."""
         piece = _COLOURS.sub(b"", piece) if b"\x1b" in piece else piece
-        text = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode("latin-1")
+        piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in piece else piece
+        text = piece.decode("latin-1")
         if CALL_HINT in text:
             self._calls.append((self._lines, text))
             self._calls_kept += text.count(CALL_HINT)

@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from shared.formats.logs.fixed_strings import finder_of
 from shared.formats.logs.writers import Writer, writer_of
 
 HINT = "Traceback (most recent call last):"
 MARKED_HINT = "Error: "
 FRAME_HINT = '", line '
-_OPENS = (HINT, FRAME_HINT, MARKED_HINT, "Exception: ")
+_opens = finder_of((HINT, FRAME_HINT, MARKED_HINT, "Exception: "))
 """One of these is in the first line of whatever is found here, however little of a traceback is left."""
 
 _LONGEST = 4000
@@ -45,7 +46,7 @@ def find_exceptions(lines: Sequence[str], labels: Sequence[str]) -> Iterator[End
     begun: dict[tuple[str, str], _Begun] = {}
     last = 0
     for number, (line, label) in enumerate(zip(lines, labels, strict=True)):
-        if any(hint in line for hint in _OPENS):
+        if _opens(line):
             last = number
         elif not begun:
             continue

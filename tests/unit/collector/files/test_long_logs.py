@@ -12,8 +12,9 @@ from collector.files.diagnose_files import diagnose_directory
 from collector.files.long_logs import _TAIL_BYTES, shorten
 from collector.files.walk import Bounds
 from shared.answer.words import Verdict
+from shared.formats.logs.nccl_calls import MOST_CALL_LINES
 from shared.formats.logs.parse import HINTS, find_events
-from tests.build.jobs.logged import caught, status
+from tests.build.jobs.logged import call, caught, status
 
 PLAIN = "2026-11-21 09:10:11,{:03} INFO [rank{}] step {} loss {:.4f}\n"
 
@@ -53,6 +54,24 @@ def test_events_are_those_of_the_whole() -> None:
     ]
     assert texts[0] == texts[1]
     assert len(texts[0]) == 3
+
+
+def test_lines_around_what_tells_and_the_last_calls_are_kept_in_their_order() -> None:
+    """With Windows' line ends and a bar's own; of calls one more than are read, so that some are known to lack."""
+    calls = [f"{call(4000, at)} end {at}\r\n" for at in range(2 * MOST_CALL_LINES)]
+    around = "".join(f"before {at}\r\n" for at in range(9)) + f"{caught(0, 12)}\r\n"
+    around += f"after 0\r\n{calls[MOST_CALL_LINES]}" + "".join(f"after {at}\r" for at in range(1, 20)) + "\n"
+    whole = steps(20_000) + "".join(calls[:MOST_CALL_LINES]) + around + "".join(calls[MOST_CALL_LINES + 1 :])
+    text, _, cut = shortened(whole + steps(2 * _TAIL_BYTES // 50))
+    assert not cut
+    lines = [line for line in text.split("\n")[:-1] if " INFO [rank" not in line]
+    kept = [f"before {at}" for at in (6, 7, 8)] + [caught(0, 12)] + [f"after {at}" for at in range(12)]
+    assert [line for line in lines if "opCount" not in line] == kept
+    assert [line.rpartition(" ")[2] for line in lines if "opCount" in line] == [
+        str(at) for at in range(MOST_CALL_LINES - 1, 2 * MOST_CALL_LINES)
+    ]
+    order = [True] + 5 * [False] + [True] + 11 * [False] + (MOST_CALL_LINES - 1) * [True]
+    assert ["opCount" in line for line in lines] == order
 
 
 @pytest.mark.parametrize("packed", [False, True])
