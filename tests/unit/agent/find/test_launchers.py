@@ -61,6 +61,7 @@ def test_ranks_of_other_launchers(
         slurm(0, step="4294967291"),
         slurm(0, step="batch"),
         {"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"},
+        {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0"},
     ],
     ids=str,
 )

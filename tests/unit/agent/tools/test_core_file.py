@@ -181,7 +181,7 @@ HOSTILE = {
     "a million headers": made_up((1, STATUS), headers=0xFFFF),
     "files without end": made_up((1, STATUS), (0x46494C45, struct.pack("<QQ", 2**63, 4096))),
     "a table of files that is cut": made_up((1, STATUS), (0x46494C45, struct.pack("<QQ", 3, 4096) + bytes(30))),
-    "half an auxv": made_up((1, STATUS), (6, bytes(25))),
+    "half an auxv": made_up((6, bytes(25)), (1, STATUS)),
     "no thread": made_up((3, bytes(136))),
 }
 """Made-up cores that lie about themselves."""
