@@ -13,7 +13,7 @@ from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.strays import find_strays
 from collector.align.wait_states import MAY_WAIT, shown_state
-from collector.judge.ended_job import how_they_ended
+from collector.judge.ended_first import how_they_ended
 from shared.answer.statements import Stated
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.snapshot import NodeSnapshot
