@@ -73,7 +73,7 @@ build/lab/venv/.installed: pyproject.toml constraints.txt
 	@build/lab/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[collector]' jsonschema slack-sdk trustme
 	@touch $@
 
-lab: $(LAB_VENV)/.installed ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., ALARMS=2, NCCL=FILE; gigabytes
+lab: $(LAB_VENV)/.installed ## what hangs on nccl, without a GPU, as a table; VERSIONS='2.9.1 2.14.1', SCENARIOS=..., ALARMS=20, NCCL=FILE; gigabytes
 	@$(LAB_VENV)/bin/python -m tests.lab $(addprefix --version ,$(VERSIONS)) $(addprefix --alarms ,$(ALARMS)) \
 		$(if $(NCCL),--nccl '$(NCCL)') $(SCENARIOS)
 

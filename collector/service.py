@@ -5,7 +5,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Generator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -223,10 +223,7 @@ class Service:
         if self.watcher is None or not job:
             return WatchedAgents(leases.live())
         reported, usual = self.watcher.reported(job) if few else None, self.watcher.usual_pause(job)
-        hung = None
-        if self.watcher.has_exits(job):
-            with suppress(StoreTrouble):
-                hung = await self.async_store.ask(self.store.found_hung, job)
+        hung = await self.watcher.found_hung(job)
         return WatchedAgents(leases.live(), reported, usual, self.watcher.faulty_hosts, hung)
 
     async def _keep(self, made: Sweep, run: Run) -> Diagnosis:

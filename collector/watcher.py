@@ -8,12 +8,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from collector.align.expected import FoundHung
 from collector.align.marks.agent_marks import Reported
 from collector.concurrency.tasks import end, in_background, log_failure
 from collector.detect.detector import Detector, JobKey, Over, ToAsk, told_of
@@ -103,10 +104,14 @@ class Watcher:
             self.faulty_hosts = await self._async_store.ask(self._store.incidents.faulty_hosts)
             self._counted = now
 
-    def has_exits(self, job: str) -> bool:
-        """Have ranks of that job exited?"""
+    async def found_hung(self, job: str) -> FoundHung | None:
+        """Return what that job was found hung with before ranks of it exited; None: nothing, or none has."""
         watch = self.detector.find(job)
-        return watch is not None and bool(watch.view.exited)
+        if watch is None or not watch.view.exited:
+            return None
+        with suppress(StoreTrouble):
+            return await self._async_store.ask(self._store.found_hung, job)
+        return None
 
     def usual_pause(self, job: str) -> float | None:
         """Return how long jobs of that name usually pause, in seconds; None: nothing was learnt."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
-from collector.align.expected import Expected, FoundHung, Unanswered
+from collector.align.expected import Expected, Unanswered
 from collector.align.job_owner import apart
 from collector.gather.answers import NodeLook, read_look
 from collector.gather.clock_offsets import Clock, clock_of
@@ -78,7 +78,6 @@ class AgentQueries:
         self._doubtful = frozenset(doubtful)
         self.told: frozenset[int] = frozenset()  # not to be looked at, for their agents have told where they stand
         self.learnt: Mapping[str, Any] = {}  # of earlier runs, as `Expected` has it
-        self.found_hung: FoundHung | None = None  # of whichever user's job has that name
         self._silent: dict[str, Silent] = {}
         self._answered: set[str] = set()
         self._unreadable: list[Missing] = []
@@ -155,9 +154,7 @@ class AgentQueries:
     @property
     def expected(self) -> Expected:
         """What the verdict needs to know besides the looks."""
-        hung = self.found_hung
         return Expected(
-            found_hung=None if hung is None or hung.user != self.user else hung,
             job=self.job,
             user=self.user,
             neighbours=neighbours_of(self.job, lists_apart(self.lists.values(), self.job, self.user)),

@@ -12,7 +12,7 @@ HTTP and in process: the client's transport makes the difference.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 
@@ -91,8 +91,11 @@ async def gather(
     doubtful = watched.doubtful(agents)
     asking = AgentQueries(question, _as_fanout(client), progress, earlier or {}, nodes_of, doubtful)
     asking.learnt = {"usual_pause_seconds": watched.usual_pause, "faulty_hosts": watched.faulty_hosts}
-    asking.found_hung = watched.found_hung
-    return await SweepPlan(question, asking, progress, watched).gather(agents)
+    gathered = await SweepPlan(question, asking, progress, watched).gather(agents)
+    hung = watched.found_hung
+    if hung is None or hung.user != gathered.expected.user:  # of whichever user's job has that name
+        return gathered
+    return replace(gathered, expected=gathered.expected.model_copy(update={"found_hung": hung}))
 
 
 async def find(

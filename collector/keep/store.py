@@ -169,7 +169,8 @@ class Store:
 
     def found_hung(self, job: str) -> FoundHung | None:
         """Return what a job was found hung with, where that is the last that was found of it while it ran."""
-        alive = select(diagnoses.c.verdict, diagnoses.c.body).where(diagnoses.c.verdict != Verdict.DIED.value)
+        nothing_else = (Verdict.DIED.value, Verdict.CANNOT_TELL.value)
+        alive = select(diagnoses.c.verdict, diagnoses.c.body).where(diagnoses.c.verdict.not_in(nothing_else))
         with self._database.read() as connection:
             newest = alive.where(diagnoses.c.job_key == job_key(job)).order_by(diagnoses.c.id.desc()).limit(1)
             row = connection.execute(newest).one_or_none()

@@ -19,7 +19,14 @@ def test_record_is_read_in_each_state_of_its_ring(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "scenario", ["asleep_before_collective, no record", "recv_ring, no record", "long_kernels, no record", "runs_ahead"]
+    "scenario",
+    [
+        "asleep_before_collective, no record",
+        "recv_ring, no record",
+        "long_kernels, no record",
+        "runs_ahead",
+        "graphs_replayed",
+    ],
 )
 def test_hang_on_nccl_is_judged(scenario: str) -> None:
     """Ranks spin on their devices, or poll for a communicator, and nothing is prepared."""

@@ -50,13 +50,14 @@ def save(store: Store, *times_ns: int, job: str | None = "a") -> list[str]:
 def test_what_a_job_was_found_hung_with_last(opened: Opener) -> None:
     """Until it is found otherwise while it runs; how it died is no matter, nor what other jobs did."""
     found = Finding(kind=Kind.RANK_NOT_JOINED, certainty="proven")
-    history = [("a", Verdict.HUNG), ("b", Verdict.NOT_HUNG), ("a", Verdict.DIED), ("a", Verdict.NOT_HUNG)]
+    history = [("a", Verdict.HUNG), ("b", Verdict.NOT_HUNG), ("a", Verdict.CANNOT_TELL), ("a", Verdict.DIED)]
+    history.append(("a", Verdict.NOT_HUNG))
     store = opened()
     for number, (job, verdict) in enumerate(history):
         told = {"verdict": verdict, "findings": (found,), "user": "7"}
         store.save(made(NOW_NS + number * 10**6, job=job).model_copy(update=told), Expected(), [])
         hung = store.found_hung("a")
-        assert (hung is None) is (number == 3) and store.found_hung("b") is None
+        assert (hung is None) is (number == 4) and store.found_hung("b") is None
         assert hung is None or (hung.made_at, hung.user, hung.findings) == (rfc3339(NOW_NS), "7", (found,))
 
 
