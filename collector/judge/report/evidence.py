@@ -69,9 +69,9 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found.append(_motion(observations))
     elif observations.motion.ranks(Motion.FROZEN):
         found.append(_watched(observations.motion))
-    said: dict[str, Evidence] = {}
+    said: dict[tuple[str, str], Evidence] = {}
     for each in found:
-        said.setdefault(each.text, each)  # what was found before may be so still
+        said.setdefault((each.text, each.line if isinstance(each, LogEvidence) else ""), each)  # what was found before may be so still
     return tuple(said.values())
 
 
