@@ -3,7 +3,8 @@
 1. A watchdog, a timeout or a person ends ranks of a job that hangs. They are gone because of the hang: that one of them
    is gone is no fault of its own, and who made them wait is who was named then.
 2. That holds where these are the very processes that were looked at then, as far as the named ones' ids show, and where
-   what agents last read of the waiting ones shows that they stood in it since, and none went on.
+   what agents last read of the waiting ones shows that none has issued anything since. What they stood in may count as
+   completed by then: a watchdog that aborts an operation counts it so.
 3. Who ended otherwise (killed alone, out of memory, by a crash) may be at fault for what came after.
 """
 
@@ -60,5 +61,5 @@ def _stood(found: Finding, made_at: str, ended: Mapping[int, Exited]) -> bool:
     looked = int(datetime.fromisoformat(made_at).timestamp() * _SECOND)
     waiting = {*unfold(found.victims), *found.culprit_ranks}
     read = {rank: exited.last_marks.groups for rank, exited in ended.items() if exited.last_marks and rank in waiting}
-    since = [mark.since_ns for groups in read.values() for mark in groups]
-    return bool(since) and max(since) <= looked
+    issued = [mark.issued_at_ns for groups in read.values() for mark in groups]
+    return bool(issued) and max(issued) <= looked

@@ -71,7 +71,8 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
         found.append(_watched(observations.motion))
     said: dict[tuple[str, str], Evidence] = {}
     for each in found:
-        said.setdefault((each.text, each.line if isinstance(each, LogEvidence) else ""), each)  # what was found before may be so still
+        line = each.line if isinstance(each, LogEvidence) else ""
+        said.setdefault((each.text, line), each)  # what was found before may be so still
     return tuple(said.values())
 
 

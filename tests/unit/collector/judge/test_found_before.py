@@ -43,9 +43,20 @@ def changed(rank: int, **how: object) -> list[Exited]:
     return [one.model_copy(update=how) if number == rank else one for number, one in enumerate(ABORTED)]
 
 
-def test_watchdogs_ended_the_job() -> None:
+def caught_up(exited: Exited) -> Exited:
+    """A watchdog that aborts what a rank waits in counts it as completed; the next beat sees the group further."""
+    assert exited.last_marks is not None
+    groups = tuple(
+        mark.model_copy(update={"completed": mark.sequence, "since_ns": (DIED - 2) * 10**9})
+        for mark in exited.last_marks.groups
+    )
+    return exited.model_copy(update={"last_marks": exited.last_marks.model_copy(update={"groups": groups})})
+
+
+@pytest.mark.parametrize("exits", [ABORTED, [caught_up(one) for one in ABORTED]])
+def test_watchdogs_ended_the_job(exits: list[Exited]) -> None:
     """It has died of the hang, and nobody is a victim any more."""
-    answer = judged(ABORTED)
+    answer = judged(exits)
     (finding,) = answer.findings
     assert answer.verdict is Verdict.DIED
     assert answer.headline == (
