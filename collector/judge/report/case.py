@@ -261,8 +261,8 @@ class Case:
     @cached_property
     def nccl_fault(self) -> NcclFault | None:
         """What is known to hang jobs in the version of NCCL that ranks have loaded, recorded or logged, if anything."""
-        told = {parse_nccl_version(version) for version in self._nccl_versions()}
-        return next((fault for fault in NCCL_FAULTS if fault.hangs and any(map(fault.has, filter(None, told)))), None)
+        known = [told for told in map(parse_nccl_version, set(self._nccl_versions())) if told is not None]
+        return next((fault for fault in NCCL_FAULTS if fault.hangs and any(map(fault.has, known))), None)
 
     def _nccl_versions(self) -> Iterator[str | None]:
         roster = self.observations.roster

@@ -13,12 +13,13 @@ from agent.errors import Unavailable
 from agent.find.choose_ranks import Rank
 from agent.proc.memory.symbol_tables import SymbolTables
 from agent.proc.procfs import ProcFs
+from agent.sources.look_context import LookContext
 from agent.sources.recorder.memory.copy_records import copy_records
 from agent.sources.recorder.memory.group_members import find_members
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import GroupMark, MarkReader
 from agent.sources.recorder.merge import merge
-from agent.sources.recorder.recorder_source import RecorderSource
+from agent.sources.recorder.recorder_source import RecorderSource, _Asked
 from agent.sources.recorder.server_record import ask_record
 from agent.sources.recorder.unix_server import find_unix_server
 from agent.sources.source import LookDepth
@@ -111,7 +112,8 @@ def test_members_are_those_that_the_probe_has_listed(hung: Job) -> None:
     for number, pid in hung.ranks.items():
         plain = rank_of(pid)
         rank = plain._replace(identity=plain.identity.model_copy(update={"rank": number, "world_size": 4}))
-        table = RecorderSource()._listed_members(rank, ProcFs(), Deadline(60))
+        asked = _Asked(rank, LookContext(ProcFs(), "here"), LookDepth(), Deadline(60))
+        table = RecorderSource()._listed_members(asked)
         names = frozenset((group.name, group.description) for group in from_memory(pid).groups)
         assert len(names) == 2
         listed = {name: members for name, members in table.items() if name in names}
