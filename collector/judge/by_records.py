@@ -10,6 +10,7 @@ from collector.judge.fault import Fault, kind_of
 from collector.judge.records.compare_sequences import Mismatch, signature_at
 from collector.judge.records.deadlock import circle_fault
 from collector.judge.records.disputes import disputes_of
+from collector.judge.records.first_use import unless_first_use
 from collector.judge.records.open_groups import open_faults
 from collector.judge.records.roots import root_faults
 from collector.judge.records.stuck_together import left_behind, stuck_faults
@@ -42,7 +43,8 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     hidden = [rank for rank in roots if waits_unrecorded(rank, observations)]
     programs = CallOrders(observations.groups, observations.traces)
     faults = [_mismatch_fault(mismatch, graph, observations) for mismatch in disputes]
-    faults += root_faults([rank for rank in roots if rank not in hidden], graph, observations, programs)
+    rooted = root_faults([rank for rank in roots if rank not in hidden], graph, observations, programs)
+    faults += [unless_first_use(fault, observations) for fault in rooted]
     if hidden:
         faults = with_hidden(faults, hidden, graph, observations)
     held = (

@@ -98,3 +98,14 @@ def test_a_batch_of_xccl_hangs_nobody_and_hides_nobody() -> None:
     assert judged([xccl(rank, reduced=False) for rank in range(2)], Expected()).verdict is not Verdict.HUNG
     (finding,) = judged([xccl(0, reduced=True), xccl(1, reduced=False)], Expected()).findings
     assert (finding.kind, finding.culprit_ranks, finding.op) == (Kind.RANK_NOT_JOINED, (1,), "all_reduce")
+
+
+@pytest.mark.parametrize(("uses", "culprits"), [(1, set()), (2, {0, 2})])
+def test_of_two_that_are_behind_one_may_wait_in_the_making_of_a_communicator(uses: int, culprits: set[int]) -> None:
+    """The others used a group of theirs for the first time just before: ranks 0 and 2 may be making theirs."""
+    steps: dict[int, list[Step]] = {rank: [REDUCE, Stay()] for rank in range(4)}
+    for rank in (1, 3):
+        steps[rank] = [REDUCE, *[Collective("ep1")] * uses, REDUCE]
+    answer = judged(Job(steps, {"ep1": (1, 3)}).dumps())
+    assert [finding.kind for finding in answer.findings] == [Kind.RANK_NOT_JOINED]
+    assert named(answer) == culprits

@@ -1,0 +1,50 @@
+"""Step 6: ranks of which one may wait for another where no record says so, in making a communicator.
+
+A communicator is made at a group's first use, before the operation is on record. Where others used a group of theirs
+for the first time and then came to what they wait in, ranks that are short of it may be at that same line of theirs:
+who waits there for the other looks just like the one who never came. Stacks would tell them apart.
+"""
+
+from dataclasses import replace
+
+from collector.align.observations import Observations
+from collector.align.stacks.activity import NOT_SEEN
+from collector.judge.certainty import Support, how_sure
+from collector.judge.fault import Fault
+from shared.rank_sets import ranks_in_words, unfold
+from shared.wire.trace import Group
+
+
+def unless_first_use(fault: Fault, observations: Observations) -> Fault:
+    """Return the fault without culprits where these may wait for one another at a first use."""
+    seen = (observations.activities.get(rank, NOT_SEEN) for rank in fault.culprits)
+    if len(fault.culprits) < 2 or any(each.frames for each in seen):
+        return fault
+    used = [
+        (edge.waiter, group)
+        for edge in fault.edges
+        if (group := _first_used(edge.waiter, edge.created_ns, observations))
+    ]
+    apart = [(rank, group) for rank, group in used if {*unfold(group.members or "")}.isdisjoint(fault.culprits)]
+    if not apart:
+        return fault
+    rank, group = apart[0]
+    remark = (
+        f"rank {rank} used group {group.description or group.name} for the first time just before: one of "
+        f"{ranks_in_words(fault.culprits)} may wait for another in such a first use, which no record shows before it "
+        "is over"
+    )
+    sure = how_sure(fault.kind, Support.TIE)
+    return replace(fault, culprits=(), certainty=sure, remarks=(*fault.remarks, remark))
+
+
+def _first_used(rank: int, before_ns: int, observations: Observations) -> Group | None:
+    """Return the group whose first operation is what a rank issued last before a moment; None: it was another one."""
+    if rank not in observations.traces:
+        return None
+    trace = observations.traces[rank]
+    earlier = [at for at, created in enumerate(trace.created_ns) if created < before_ns]
+    last = max(earlier, key=lambda at: trace.created_ns[at], default=None)
+    if last is None or trace.is_p2p[last] or trace.collective_seq[last] != 1:
+        return None
+    return trace.groups[trace.group[last]]
