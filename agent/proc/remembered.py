@@ -25,8 +25,7 @@ class Remembered(Generic[V]):
     def put(self, key: Hashable, value: V) -> V:
         """Remember a value in the place of any other, and return it."""
         with self._lock:
-            if len(self._known) >= self._most:
-                self._known.clear()
+            self._make_room()
             self._known[key] = value
             return value
 
@@ -37,6 +36,9 @@ class Remembered(Generic[V]):
                 return self._known[key]
         found = find()
         with self._lock:
-            if len(self._known) >= self._most:
-                self._known.clear()
+            self._make_room()
             return self._known.setdefault(key, found)
+
+    def _make_room(self) -> None:
+        if len(self._known) >= self._most:
+            self._known.clear()

@@ -156,18 +156,14 @@ def _more_than_seen(chosen: dict[int, tuple[RankSnapshot, ...]]) -> int | None:
 
     The world is as large at least: without it, those who left no dump would be nobody.
     """
-    signatures = {each for looks in chosen.values() for look in looks for each in _signatures(look)}
-    most = max((_members(each) or 0 for each in signatures), default=0)
+    traces = (look.recorder for looks in chosen.values() for look in looks if isinstance(look.recorder, Trace))
+    most = max((_members(each) or 0 for each in {each for trace in traces for each in trace.signatures}), default=0)
     return most if most > max(chosen, default=0) + 1 else None
 
 
 def _members(signature: Signature) -> int | None:
     into, out = (sum(map(prod, sizes)) for sizes in (signature.input_sizes, signature.output_sizes))
     return members_by_sizes(signature.op, into, out)
-
-
-def _signatures(look: RankSnapshot) -> tuple[Signature, ...]:
-    return look.recorder.signatures if isinstance(look.recorder, Trace) else ()
 
 
 def _not_believed(claims: Mapping[int, set[int]]) -> Conflict:

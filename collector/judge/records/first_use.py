@@ -20,15 +20,13 @@ def unless_first_use(fault: Fault, observations: Observations) -> Fault:
     seen = (observations.activities.get(rank, NOT_SEEN) for rank in fault.culprits)
     if len(fault.culprits) < 2 or any(each.frames for each in seen):
         return fault
-    used = [
-        (edge.waiter, group)
-        for edge in fault.edges
-        if (group := _first_used(edge.waiter, edge.created_ns, observations))
-    ]
-    apart = [(rank, group) for rank, group in used if {*unfold(group.members or "")}.isdisjoint(fault.culprits)]
-    if not apart:
+    used = ((edge.waiter, _first_used(edge.waiter, edge.created_ns, observations)) for edge in fault.edges)
+    culprits = frozenset(fault.culprits)
+    others = ((rank, group) for rank, group in used if group and culprits.isdisjoint(unfold(group.members or "")))
+    first = next(others, None)
+    if first is None:
         return fault
-    rank, group = apart[0]
+    rank, group = first
     remark = (
         f"rank {rank} used group {group.description or group.name} for the first time just before: one of "
         f"{ranks_in_words(fault.culprits)} may wait for another in such a first use, which no record shows before it "
@@ -43,8 +41,7 @@ def _first_used(rank: int, before_ns: int, observations: Observations) -> Group 
     if rank not in observations.traces:
         return None
     trace = observations.traces[rank]
-    earlier = [at for at, created in enumerate(trace.created_ns) if created < before_ns]
-    last = max(earlier, key=lambda at: trace.created_ns[at], default=None)
+    last = next((at for at in reversed(range(len(trace))) if trace.created_ns[at] < before_ns), None)
     if last is None or trace.is_p2p[last] or trace.collective_seq[last] != 1:
         return None
     return trace.groups[trace.group[last]]
