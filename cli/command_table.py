@@ -14,6 +14,9 @@ C = TypeVar("C", bound=click.Command)
 Function = Callable[..., Any]
 Row = dict[str, Any]
 
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+"""Of every command, asked alone or through `unhang`: click makes its option for help once, at the first question."""
+
 _CHOICES = {"Kind": [kind.value for kind in Kind]}
 """Those that are words of the answers."""
 
@@ -46,7 +49,8 @@ def group(name: str) -> Callable[[Function], click.Group]:
 
 
 def _made(name: str, row: Row, kind: type[C]) -> Callable[[Function], C]:
-    words = {"short_help": row["short"], "epilog": row.get("epilog"), "context_settings": row.get("settings", {})}
+    settings = {**HELP_OPTIONS, **row.get("settings", {})}
+    words = {"short_help": row["short"], "epilog": row.get("epilog"), "context_settings": settings}
 
     def make(function: Function) -> C:
         for each in reversed([*_options(row.get("params", ()))]):

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
+from cli.command_table import HELP_OPTIONS
 from cli.commands import COMMANDS
 from cli.terminal import escape
 from shared import VERSION
@@ -101,7 +102,7 @@ Completion in bash: eval "$(_UNHANG_COMPLETE=bash_source unhang)"; zsh_source an
     cls=Unhang,
     commands={str(command.name): command for command in COMMANDS},
     epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={**HELP_OPTIONS, "max_content_width": 100},
 )
 @click.option(
     "--rules",
