@@ -107,7 +107,7 @@ def test_preflight_as_a_prolog(unhang: str | None, told: str, state: str, slurm:
     """It drains a node that is bad, and no other; where nothing was tested the log says so."""
     if unhang is not None:
         programs.says("unhang", unhang)
-    slurm.run("sbatch", "-w", NODE, "--wrap=true")
+    slurm.run("sbatch", "-w", NODE, "--output=/dev/null", "--wrap=true")
     assert any(told in line for line in programs.told(told))
     until = time.monotonic() + RUN_SECONDS
     while slurm.state(NODE) != state and time.monotonic() < until:
