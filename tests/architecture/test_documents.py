@@ -1,6 +1,7 @@
 """The documents tell the truth about the tree."""
 
 import re
+import subprocess
 
 import pytest
 
@@ -8,6 +9,13 @@ from cli.main import unhang
 from tests.architecture.import_graph import PACKAGES, REPOSITORY
 
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+
+_TOP = {
+    *PACKAGES,
+    *("deploy", "docs", "tests", ".ci", ".gitignore", "Makefile", "pyproject.toml", "constraints.txt"),
+    *("docker-compose.yml", "LICENSE", "REUSE.toml", "SECURITY.md", "CHANGELOG.md", *DOCUMENTS),
+}
+_LARGEST_BYTES = 1 << 20
 
 # `agent/sources/fds.py`, `tests/programs/`, `deploy/demo/demo.py`; not `/v1/jobs`, `DIR/file` or `a/<name>.py`
 _PATH = re.compile(r"`((?:agent|cli|collector|shared|deploy|docs|tests)/[\w./-]*)`")
@@ -75,3 +83,14 @@ def test_changelog_has_the_version_of_the_sources() -> None:
     import shared
 
     assert f"## [{shared.VERSION}]" in text_of("CHANGELOG.md") or "## [Unreleased]" in text_of("CHANGELOG.md")
+
+
+def test_nothing_is_kept_that_a_run_has_left() -> None:
+    """Only what the documents know stands at the top of the tree, and no file in it is huge."""
+    listed = subprocess.run(("git", "ls-files", "-z"), cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    files = [REPOSITORY / name for name in listed.stdout.split("\0") if name]
+    if not files:
+        pytest.skip("this is no checkout of git")
+    at_the_top = {file.relative_to(REPOSITORY).parts[0] for file in files}
+    assert at_the_top - _TOP == set()
+    assert [str(file) for file in files if file.exists() and file.stat().st_size > _LARGEST_BYTES] == []

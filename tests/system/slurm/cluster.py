@@ -69,7 +69,8 @@ class Slurm:
                 services = [("slurmctld", "-D")] if name == self._names[0] else []
                 for service in (*services, ("slurmd", "-D", "-N", name)):
                     log = self.folder / f"{service[0]}.{name}.out"
-                    guest = self._network.hosts[name].start(service, output=log, environment=self._of_daemons())
+                    command = ("prlimit", "--core=0", *service)  # slurmctld may fall as it ends, into where pytest runs
+                    guest = self._network.hosts[name].start(command, output=log, environment=self._of_daemons())
                     self._stack.callback(guest.end)
                     self._controller = guest if service[0] == "slurmctld" else self._controller
             self._wait_until_idle()
