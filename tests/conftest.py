@@ -94,14 +94,16 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep what is imported and collected out of all garbage collections: each would go through it again.
+    """Have no program found while tests are listed, and keep what is made then out of all garbage collections.
 
-    The little garbage among it stays with it: to search for that takes a third of a second of each worker. Later
-    ones are made rarely, or they would be a tenth of what a worker does.
+    Each would go through what is imported again. The little garbage among it stays with it: to search for that takes a
+    third of a second of each worker. Later ones are made rarely, or they would be a tenth of what a worker does.
     """
     gc.disable()
     try:
-        return (yield)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", os.devnull)
+            return (yield)
     finally:
         gc.freeze()
         gc.set_threshold(*_SEARCH_AFTER)

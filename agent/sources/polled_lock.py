@@ -58,9 +58,10 @@ _POLLS = (
         "lock",
     ),
     # BaseFileLock._poll_until_acquired (filelock/_api.py:1177); BaseFileLock.acquire (filelock/_api.py:204)
+    # LockAcquisition._poll_until_acquired (filelock/_core/_acquire.py:177), since filelock 4
     _Poll(
-        re.compile(r"(^|/)filelock/_\w+\.py$"),
-        re.compile(r"(^|/)filelock/_api\.py$"),
+        re.compile(r"(^|/)filelock/(_core/)?_\w+\.py$"),
+        re.compile(r"(^|/)filelock/(_api|_core/_acquire)\.py$"),
         "lock_filename",
     ),
 )

@@ -1,33 +1,19 @@
 """The tests can be listed on a machine that has nothing but Python and what is installed for it."""
 
-import os
 import re
-import subprocess
-import sys
+import shutil
 from pathlib import Path
-
-import pytest
 
 from tests.architecture.import_graph import REPOSITORY, imports_of
 from tests.needed import packages
 
+FOUND_WHEN_LISTED = shutil.which("sh")
 
-@pytest.mark.slow
-def test_collection_needs_no_programs(tmp_path: Path) -> None:
-    """With Python alone on PATH: a program that is absent skips a test when it runs, and is not looked for before."""
-    (tmp_path / "python3").symlink_to(sys.executable)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "UNHANG"))}
-    done = subprocess.run(
-        (sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-n", "0"),
-        cwd=REPOSITORY,
-        env={**kept, "PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
-    assert "error" not in done.stdout.splitlines()[-1]
+
+def test_no_program_is_found_while_tests_are_listed() -> None:
+    """Who looks for one then finds none on any machine; it is a test that is skipped where a program is absent."""
+    assert FOUND_WHEN_LISTED is None
+    assert shutil.which("sh") is not None
 
 
 def test_workers_do_not_import_torch() -> None:

@@ -1,7 +1,6 @@
 """Closer looks at real processes: what they show, and whom they refuse."""
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -23,8 +22,6 @@ from shared.wire.debug_output import DeepLook, How
 from tests.build.processes.processes import HANGING, READY, SLEEP, rank_environment, running, until
 
 pytestmark = pytest.mark.ptrace
-
-GDB, STRACE = shutil.which("gdb"), shutil.which("strace")
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +141,7 @@ def test_who_is_stopped_is_left_alone(agent: Agent) -> None:
 @pytest.mark.needs("strace")
 def test_second_tracer_is_told_of_the_first(hanging: int) -> None:
     """A process has one tracer at a time."""
-    assert STRACE is not None
-    with subprocess.Popen([STRACE, "-o", "/dev/null", "-p", str(hanging)], stderr=subprocess.DEVNULL) as first:
+    with subprocess.Popen(["strace", "-o", "/dev/null", "-p", str(hanging)], stderr=subprocess.DEVNULL) as first:
         try:
             until(lambda: ProcFs().fields(hanging, "status")["TracerPid"], lambda tracer: tracer != "0")
             with pytest.raises(Unavailable, match=f"already traced by process {first.pid}"):

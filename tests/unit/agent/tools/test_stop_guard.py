@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.ptrace
 
 Target = subprocess.Popen[str]
 
-GDB = Path(shutil.which("gdb") or "gdb")
+GDB = Path("gdb")
 
 WITH_JIT = """
 #include <pthread.h>

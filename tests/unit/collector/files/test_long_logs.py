@@ -3,6 +3,7 @@
 import gzip
 import io
 import random
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.build.jobs.logged import call, caught, status
 PLAIN = "2026-11-21 09:10:11,{:03} INFO [rank{}] step {} loss {:.4f}\n"
 
 
+@cache
 def steps(count: int, *, seed: int = 1) -> str:
     chance = random.Random(seed)
     return "".join(PLAIN.format(at % 1000, at % 8, at, chance.random()) for at in range(count))
@@ -72,6 +74,14 @@ def test_lines_around_what_tells_and_the_last_calls_are_kept_in_their_order() ->
     ]
     order = [True] + 5 * [False] + [True] + 11 * [False] + (MOST_CALL_LINES - 1) * [True]
     assert ["opCount" in line for line in lines] == order
+
+
+def test_lines_of_many_pieces_stand_in_their_order() -> None:
+    """Each block is three quarters of a piece: its lines stand late in one and early in another."""
+    whole = "".join(f"{call(4000, at)}\n{caught(0, at)}\n{steps(13_000)}" for at in range(6))
+    text, _, _ = shortened(whole + steps(2 * _TAIL_BYTES // 50))
+    kept = [line for line in text.split("\n")[:-1] if " INFO [rank" not in line]
+    assert ["opCount" in line for line in kept] == [True, False] * 6
 
 
 @pytest.mark.parametrize("packed", [False, True])
