@@ -11,7 +11,8 @@ from itertools import pairwise
 from agent.deadline import Deadline
 from agent.proc.memory.process_memory import ProcessMemory
 from agent.proc.memory.torch_layouts import Layout
-from agent.sources.recorder.memory.code_objects import _VERSIONS
+from agent.proc.python.code_objects import _VERSIONS
+from agent.proc.python.objects import ASCII_AT
 
 BASE = 0x10_0000_0000
 """The lowest address of an image: nothing else lies there."""
@@ -194,7 +195,7 @@ class RecorderImage:
         self.number(code + 8, types["code"])
         self.number(code + about.first_line, 10, 4)
         for offset, text in ((about.filename, file), (about.name, function)):
-            self.number(code + offset, self._python_string(types["str"], text, about.ascii_at, about.kind_shift))
+            self.number(code + offset, self._python_string(types["str"], text, version))
         self.put(lines + 8, struct.pack("<QQ", types["bytes"], len(table)))
         self.put(lines + 32, table)
         self.number(code + about.table, lines)
@@ -206,10 +207,10 @@ class RecorderImage:
         self.number(kind + 24, text)
         return kind
 
-    def _python_string(self, kind: int, text: str, ascii_at: int, shift: int) -> int:
-        width, at = (1, ascii_at) if text.isascii() else (2, 2 * ascii_at - 24)
+    def _python_string(self, kind: int, text: str, version: str) -> int:
+        width, at = (1, ASCII_AT[version]) if text.isascii() else (2, 2 * ASCII_AT[version] - 24)
         string = self.allocate(at + width * len(text))
-        flags = (width | 1 << 3 | text.isascii() << 4) << shift | 1
+        flags = (width | 1 << 3 | text.isascii() << 4) << (16 if version == "3.14" else 2) | 1
         self.put(string + 8, struct.pack("<QQqI", kind, len(text), -1, flags))
         self.put(string + at, text.encode("latin-1" if width == 1 else "utf-16-le"))
         return string

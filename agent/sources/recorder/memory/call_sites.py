@@ -13,7 +13,8 @@ from agent.proc.memory.cpp_containers import Objects
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import Unreadable
 from agent.proc.memory.torch_layouts import Layout
-from agent.sources.recorder.memory.code_objects import CodeObjects
+from agent.proc.python.code_objects import CodeObjects
+from agent.proc.python.objects import PythonObjects
 
 _MOST_FRAMES = 256
 
@@ -31,7 +32,7 @@ class CallSites:
         self._known: dict[bytes, Frames] = {}
         self._frames: dict[bytes, Mapping[str, Any]] = {}
         try:
-            self._code = CodeObjects(paged, python)
+            self._code = CodeObjects(PythonObjects(paged, python))
             self._frames_at = layout["traceback"].offset("frames_")
         except (Unreadable, KeyError):
             self._frames_at = None

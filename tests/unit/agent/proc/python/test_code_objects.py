@@ -13,8 +13,7 @@ from agent.deadline import Deadline
 from agent.proc.memory.paged import PagedMemory
 from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 from agent.proc.memory.torch_layouts import read_layouts
-from agent.sources.recorder.memory.call_sites import CallSites
-from agent.sources.recorder.memory.code_objects import (
+from agent.proc.python.code_objects import (
     _VERSIONS,
     CodeObjects,
     line_of,
@@ -22,6 +21,8 @@ from agent.sources.recorder.memory.code_objects import (
     lines_since_311,
     lines_until_39,
 )
+from agent.proc.python.objects import PythonObjects
+from agent.sources.recorder.memory.call_sites import CallSites
 from tests.build.processes.recorder_image import RecorderImage
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -60,7 +61,7 @@ def test_code_objects_of_this_python(name: str, file: str) -> None:
     """Every instruction has the line that Python itself gives it."""
     code = code_of(SOURCES[name], file)
     with own_memory() as memory:
-        objects = CodeObjects(memory, HERE)
+        objects = CodeObjects(PythonObjects(memory, HERE))
         for start, end, line in code.co_lines():
             for instruction in range(start, end, 2):
                 expected = code.co_firstlineno if line is None else line
@@ -71,14 +72,14 @@ def test_code_objects_of_this_python(name: str, file: str) -> None:
 def test_pythons_that_are_not_known(nonsense: str | None) -> None:
     """Nothing is read of what lies somewhere else."""
     with own_memory() as memory, pytest.raises(Unreadable):
-        CodeObjects(memory, nonsense)
+        PythonObjects(memory, nonsense)
 
 
 @pytest.mark.parametrize("thing", ["a string", (1, 2), print, CodeType, 8, 0])
 def test_what_is_no_code_object(thing: object) -> None:
     """An address may lead to any object, or nowhere."""
     with own_memory() as memory, pytest.raises(Unreadable):
-        CodeObjects(memory, HERE).frame(thing if isinstance(thing, int) else id(thing), 0)
+        CodeObjects(PythonObjects(memory, HERE)).frame(thing if isinstance(thing, int) else id(thing), 0)
 
 
 LINES: list[tuple[str, Callable[[bytes, int], Iterator[tuple[int, int | None]]], bytes, list[int | None]]] = [

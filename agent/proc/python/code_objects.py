@@ -1,6 +1,6 @@
 """Code objects of Python in the memory of a process: file, function, and the line of an instruction.
 
-Where their fields lie differs by version (Include/cpython/code.h, unicodeobject.h) in builds with a GIL on 64-bit
+Where their fields lie differs by version (Include/cpython/code.h) in builds with a GIL on 64-bit
 machines. What is read must prove to be a code object: its type's name is `code`, its file and name are strings, its
 table of lines is bytes. Those tables: Objects/lnotab_notes.txt (3.10 has another one), and since 3.11
 InternalDocs/code_objects.md.
@@ -10,14 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from agent.proc.memory.paged import PagedMemory
-from agent.proc.memory.process_memory import Unreadable
-
-_MOST_CHARACTERS = 4096
-_MOST_TABLE_BYTES = 512 * 1024
-_BYTES_AT = 32
-_TYPE_NAME_AT = 24
-_LONGEST_TYPE_NAME = 8
+from agent.proc.python.objects import PythonObjects
 
 
 class _Version(NamedTuple):
@@ -29,10 +22,6 @@ class _Version(NamedTuple):
     table: int
     lines: "Callable[[bytes, int], Iterator[tuple[int, int | None]]]"
     """(table, first line) -> (offset behind the last instruction, line) of each stretch, ascending."""
-    ascii_at: int
-    """Where the characters of an ASCII string begin."""
-    kind_shift: int
-    """How far the size of a character lies to the left in the flags of a string."""
 
 
 class CodeObject(NamedTuple):
@@ -41,74 +30,37 @@ class CodeObject(NamedTuple):
     file: str
     name: str
     first_line: int
-    table: bytes
+    table: int
+    """Where its table of lines is: read anew each time, so that what it costs to go through it is counted."""
 
 
 class CodeObjects:
     """Reads the code objects of one process, each once."""
 
-    def __init__(self, paged: PagedMemory, version: str | None) -> None:
-        """`version` of Python, e.g. `3.11`. Raises Unreadable of one that is not known."""
-        known = _VERSIONS.get(version or "")
-        if known is None:
-            raise Unreadable(f"code objects of Python {version or 'of an unknown version'} cannot be read")
-        self._paged = paged
-        self._version = known
+    def __init__(self, objects: PythonObjects) -> None:
+        self._objects = objects
+        self._version = _VERSIONS[objects.version]
         self._code: dict[int, CodeObject] = {}
-        self._types: dict[int, str] = {}
 
     def frame(self, address: int, instruction: int) -> tuple[str, str, int]:
         """Return function, file and line of an instruction of the code object at `address`. Raises Unreadable."""
         code = self._code.get(address)
         if code is None:
             code = self._code[address] = self._read(address)
-        line = line_of(self._version.lines(code.table, code.first_line), instruction)
+        table = self._objects.bytes(code.table)
+        line = line_of(self._version.lines(table, code.first_line), instruction)
         return code.name, code.file, code.first_line if line is None else line
 
     def _read(self, address: int) -> CodeObject:
-        version = self._version
-        self._require_type(address, "code")
-        (first_line,) = struct.unpack("<i", self._paged.read(address + version.first_line, 4))
+        version, objects = self._version, self._objects
+        objects.require(address, "code")
+        (first_line,) = struct.unpack("<i", objects.paged.read(address + version.first_line, 4))
         return CodeObject(
-            self._string(self._paged.word(address + version.filename)),
-            self._string(self._paged.word(address + version.name)),
+            objects.text(objects.paged.word(address + version.filename)),
+            objects.text(objects.paged.word(address + version.name)),
             first_line,
-            self._bytes(self._paged.word(address + version.table)),
+            objects.paged.word(address + version.table),
         )
-
-    def _require_type(self, address: int, name: str) -> None:
-        kind = self._paged.word(address + 8)
-        if kind not in self._types:
-            text = self._paged.read(self._paged.word(kind + _TYPE_NAME_AT), _LONGEST_TYPE_NAME)
-            self._types[kind] = text.partition(b"\0")[0].decode(errors="replace")
-        if self._types[kind] != name:
-            raise Unreadable(f"an object of type {self._types[kind]!r} where a {name!r} should be")
-
-    def _string(self, address: int) -> str:
-        self._require_type(address, "str")
-        version = self._version
-        length = self._paged.word(address + 16)
-        (flags,) = struct.unpack("<I", self._paged.read(address + 32, 4))
-        width, compact, ascii_only = _string_flags(flags >> version.kind_shift)
-        if length > _MOST_CHARACTERS or not compact or width not in _ENCODINGS:
-            raise Unreadable(f"a string of {length} characters at {address:#x}")
-        at = address + version.ascii_at + (0 if ascii_only else version.ascii_at - 24)
-        return self._paged.read(at, length * width).decode(_ENCODINGS[width], errors="replace")
-
-    def _bytes(self, address: int) -> bytes:
-        self._require_type(address, "bytes")
-        size = self._paged.word(address + 16)
-        if size > _MOST_TABLE_BYTES:
-            raise Unreadable(f"a table of lines of {size} bytes")
-        return self._paged.read(address + _BYTES_AT, size)
-
-
-_ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
-
-
-def _string_flags(flags: int) -> tuple[int, bool, bool]:
-    """Return the width of a character, and whether a string is compact and ASCII."""
-    return flags & 7, bool(flags >> 3 & 1), bool(flags >> 4 & 1)
 
 
 def line_of(stretches: Iterator[tuple[int, int | None]], instruction: int) -> int | None:
@@ -171,14 +123,14 @@ def _signed_varint(table: bytes, place: int) -> tuple[int, int]:
     return (-(value >> 1) if value & 1 else value >> 1), place
 
 
-_38 = _Version(40, 104, 112, 120, lines_until_39, 48, 2)
-_312 = _Version(68, 112, 120, 136, lines_since_311, 40, 2)
+_38 = _Version(40, 104, 112, 120, lines_until_39)
+_312 = _Version(68, 112, 120, 136, lines_since_311)
 _VERSIONS: Mapping[str, _Version] = {
     "3.8": _38,
     "3.9": _38,
     "3.10": _38._replace(lines=lines_of_310),
-    "3.11": _Version(72, 112, 120, 136, lines_since_311, 48, 2),
+    "3.11": _Version(72, 112, 120, 136, lines_since_311),
     "3.12": _312,
     "3.13": _312,
-    "3.14": _312._replace(kind_shift=16),
+    "3.14": _312,
 }
