@@ -15,6 +15,7 @@ from collector.keep.store import Listed
 from collector.service import Service
 from collector.show.routes.common import JobName, ServiceDependency, json_answer
 from collector.show.routes.rights import SightDependency
+from shared.answer.incidents import JobState, WatchedJob
 from shared.errors import NotFound, quoted
 from shared.server.problem_handlers import problems
 from shared.value import Value
@@ -59,7 +60,7 @@ async def list_jobs(service: ServiceDependency, sight: SightDependency) -> Respo
     """Ask every agent which ranks it sees, within five seconds, and put the jobs together from that."""
     found = sight.lists(await service.find())
     lists = tuple(found.lists.values())
-    jobs = tuple(_with_state(job, service) for job in summarise_jobs(lists))
+    jobs = tuple(_with_state(job, service, found) for job in summarise_jobs(lists))
     return json_answer(RunningJobs(jobs=jobs, unanswered=_unanswered(found), unread=unread_by(lists)))
 
 
@@ -80,7 +81,7 @@ async def describe_job(job: JobName, service: ServiceDependency, sight: SightDep
         if job in gone.sibling_jobs or (gone.identity is not None and gone.identity.job == job)
     ]
     detail = JobDetail(
-        job=_with_state(summary, service),
+        job=_with_state(summary, service, found),
         ranks=tuple(sorted(ranks, key=lambda rank: (rank.rank, rank.attempt, rank.pid or 0))),
         exited=tuple(exited),
         diagnoses=await service.async_store.ask(service.store.list, job=job, limit=10, seen_by=sight.access),
@@ -91,9 +92,19 @@ async def describe_job(job: JobName, service: ServiceDependency, sight: SightDep
     return json_answer(detail)
 
 
-def _with_state(job: JobSummary, service: Service) -> JobSummary:
+def _with_state(job: JobSummary, service: Service, found: RankLists) -> JobSummary:
     watched = None if service.watcher is None else service.watcher.state_of(job.name, job.user)
-    return job if watched is None else job.model_copy(update={"state": watched.state, "incident": watched.incident})
+    if watched is None:
+        return job
+    return job.model_copy(update={"state": state_now(job, watched, found), "incident": watched.incident})
+
+
+def state_now(job: JobSummary, watched: WatchedJob, found: RankLists) -> JobState:
+    """Return its state as a diagnosis made now would tell it: agents know of an end before their digests tell it.
+
+    Where some did not answer, ranks may run on their nodes.
+    """
+    return watched.state if job.state is None or found.silent else job.state
 
 
 def _unanswered(found: RankLists) -> tuple[Unanswered, ...]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import pytest
 from collector import watcher
 from collector.app import create_app, get_service
 from collector.settings import CollectorSettings
-from tests.build.agents.fake_agents import JOB, mounts, two_nodes
+from shared.wire.snapshot import Exited
+from tests.build.agents.fake_agents import JOB, FakeAgent, mounts, two_nodes
 from tests.build.services.stores import empty_store
 
 QUICK = 20.0
@@ -22,12 +23,14 @@ SECONDS = 60.0
 
 
 @asynccontextmanager
-async def watching(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a collector of two nodes on which rank 2 has not joined."""
+async def watching(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, nodes: Sequence[FakeAgent] = (), **more: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a collector of these nodes; none: of two on which rank 2 has not joined."""
     monkeypatch.setattr(watcher, "STEP_SECONDS", 0.02)
     fields = {"agents": "node[1-2]", "store": empty_store(folder), "interval_seconds": 0.01, **more}
     settings = CollectorSettings.model_validate({"registration_seconds": 60.0, **fields})
-    app = create_app(settings, mounts=mounts(*two_nodes()))
+    app = create_app(settings, mounts=mounts(*(nodes or two_nodes())))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://collector") as client,
@@ -109,6 +112,26 @@ async def test_job_that_hangs_is_an_incident_that_nobody_asked_for(
         before = {"Last-Event-ID": str(len(kinds) - 1)}
         later = await client.get("/v1/events", params={"seconds": 0}, headers=before)
         assert later.text.count("event: incident") == 1 and f"id: {len(kinds)}\n" in later.text
+
+
+async def test_job_that_died_is_dead_wherever_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a verdict of it says, though no digest has told of it; a node that is silent may still run ranks of it."""
+    nodes = two_nodes()
+    async with watching(tmp_path, monkeypatch, nodes=nodes) as client:
+        await tell(client, 0.0, 0.0, 0.0, 0.0)
+        for node in nodes:
+            of = [rank.identity for rank in node.ranks]
+            node.exited = tuple(Exited(pid=rank.pid or 0, identity=rank, signal=9) for rank in of)
+            node.ranks = ()
+        made = await client.post(f"/v1/jobs/{JOB}/diagnoses", params={"wait": 60})
+        (job,) = (await client.get("/v1/jobs")).json()["jobs"]
+        (watched,) = (await client.get("/v1/watched-jobs")).json()["jobs"]
+        page = (await client.get("/")).text
+        assert (made.json()["verdict"], job["state"], watched["state"]) == ("died", "died", "running")
+        assert 'class="state died"' in page
+    async with watching(tmp_path, monkeypatch, nodes=nodes[:1]) as client:
+        await tell(client, 0.0, 0.0, 0.0, 0.0)
+        assert (await client.get("/v1/jobs")).json()["jobs"][0]["state"] == "running", "node2 may still run it"
 
 
 async def test_false_alarm_is_not_raised_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 from collector.gather.jobs import summarise_jobs, unread_by
 from collector.keep.database import StoreTrouble
 from collector.show.routes.common import JobName, ServiceDependency
+from collector.show.routes.jobs import state_now
 from collector.show.routes.pages.frame import PageRoute, page
 from collector.show.routes.rights import SightDependency
 from shared.answer.incidents import OVER_STATES, JobState, WatchedJob
@@ -23,7 +24,10 @@ async def show_jobs(request: Request, service: ServiceDependency, sight: SightDe
     jobs = summarise_jobs(lists)
     watched = () if service.watcher is None else sight.watched(service.watcher.watched())
     states = {each.job: each for each in watched}
-    over = {each.job for each in watched if each.state in OVER_STATES} | states.keys() - {job.name for job in jobs}
+    for job in jobs:
+        if (known := states.get(job.name)) is not None:
+            states[job.name] = known.model_copy(update={"state": state_now(job, known, found)})
+    over = {job for job, each in states.items() if each.state in OVER_STATES} | states.keys() - {job.name for job in jobs}
     try:
         latest = await service.async_store.ask(service.store.list, limit=200, seen_by=sight.access)
         incidents = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)
@@ -36,7 +40,7 @@ async def show_jobs(request: Request, service: ServiceDependency, sight: SightDe
         title="Jobs",
         jobs=sorted((job for job in jobs if job.name not in over), key=lambda job: _urgency(states.get(job.name))),
         states=states,
-        ended=[each for each in watched if each.job in over],
+        ended=[each for job, each in states.items() if job in over],
         is_watching=service.watcher is not None,
         incidents=incidents,
         runs={job: run for job, run in service.runs.under_way().items() if sight.sees_run(run)},
