@@ -19,8 +19,7 @@ def broken(cluster: Cluster, fault: str, node: str) -> AbstractContextManager[No
     return {"killed": cluster.without_agents, "stopped": cluster.with_stopped_agent}[fault](node)
 
 
-@pytest.mark.parametrize("node", ["node3", "node2"])
-@pytest.mark.parametrize("fault", ["killed", "stopped"])
+@pytest.mark.parametrize(("fault", "node"), [("killed", "node2"), ("stopped", "node3")])
 def test_an_agent_that_is_gone(fault: str, node: str, cluster: Cluster, training: ClusterJob, hung: ClusterJob) -> None:
     """A job that trains is not hung for it, and one that hangs is judged by what the others see."""
     cluster.diagnose(training.name, hung.name)  # so that it is known who was there

@@ -14,8 +14,7 @@ pytestmark = [
 BAD_CABLES = {"loses 30 %": {"loss": 0.3}, "500 ms late": {"delay_seconds": 0.5}}
 
 
-@pytest.mark.parametrize("node", ["node3", "node2"])
-@pytest.mark.parametrize("how", BAD_CABLES)
+@pytest.mark.parametrize(("how", "node"), [*zip(BAD_CABLES, ("node3", "node2"), strict=True)])
 def test_a_cable_that_is_bad(how: str, node: str, cluster: Cluster, training: ClusterJob, hung: ClusterJob) -> None:
     """What trains goes on training, slowly, and the hang of the other job is still told from that."""
     with cluster.network.bad_cable(node, **BAD_CABLES[how]):

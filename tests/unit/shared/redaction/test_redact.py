@@ -83,19 +83,15 @@ ORDINARY = DATA.joinpath("ordinary.txt").read_text(encoding="utf-8").splitlines(
 """Near misses: lines of training logs, NCCL, kernels and code that talk of tokens, keys, hashes and passes."""
 
 
-@pytest.mark.parametrize("form", SECRETS)
-def test_no_form_shows_its_secret(form: str) -> None:
+def test_no_form_shows_its_secret() -> None:
     """However it is quoted, escaped, or joined to its name."""
-    shown = redact(form.replace("{S}", WORD))
-    assert WORD[:7] not in shown
-    assert "0123456789abcdef01" not in shown
-    assert "***" in shown
+    shown = [redact(form.replace("{S}", WORD)) for form in SECRETS]
+    assert [text for text in shown if WORD[:7] in text or "0123456789abcdef01" in text or "***" not in text] == []
 
 
-@pytest.mark.parametrize("line", ORDINARY)
-def test_ordinary_lines_stay(line: str) -> None:
+def test_ordinary_lines_stay() -> None:
     """What redaction takes for a secret and is none is lost to whoever reads the log."""
-    assert redact(line) == line
+    assert [redact(line) for line in ORDINARY] == ORDINARY
 
 
 @pytest.mark.parametrize("made", [made_of_names, made_of_shapes], ids=["names", "shapes"])
