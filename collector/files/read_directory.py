@@ -21,6 +21,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from collector.files.bounded_file import FileTooLarge, ReadDeadline
+from collector.files.dated_sets import DatedSets
 from collector.files.kernel_files import KernelText, read_kernel_text, with_kernel_logs
 from collector.files.log_files import (
     LogText,
@@ -130,7 +131,7 @@ class _Reading:
         self._kernel: list[KernelText] = []
         self._asked_ns: dict[bytes, int] = {}
         self._missing: list[Missing] = []
-        self._written_ns: dict[str, int | None] = {}
+        self._sets = DatedSets()
         self._taken: dict[str, Taken] = {}
         self._tools: dict[str, tuple[str, ...]] = {}
         """By file, what printed the stacks in it."""
@@ -147,7 +148,7 @@ class _Reading:
         try:
             if found.kind in _UNUSED:
                 self._missing.append(unreadable(found.name, _UNUSED[found.kind]))
-            elif found.kind is not FileKind.DIAGNOSIS:
+            elif found.kind is not FileKind.DIAGNOSIS and not self._sets.take_date(found):
                 self._read(found)
                 self._taken[found.name] = Taken.of(found, self._tools.get(found.name, ()))
         except (FileTooLarge, TooCostly) as error:
@@ -163,7 +164,7 @@ class _Reading:
             case FileKind.MANIFEST:
                 self._add_manifest(found)
             case FileKind.RECORDER:
-                self._written_ns[found.name] = found.written_ns
+                self._sets.add(found)
                 self._dumps.add(found.name, found.data)
             case FileKind.PYSPY_JSON:
                 self._stacks.add_json(found.name, found.data)
@@ -215,7 +216,11 @@ class _Reading:
                 self._unnamed(name, "its name should end with the rank, as in nccl_trace_rank_3")
             else:
                 bares[rank].traces[name] = trace
-                bares[rank].written_ns[name] = self._written_ns[name]
+                bares[rank].written_ns[name] = self._sets.taken_ns(name)
+        for bare in bares.values():
+            for name, first in tuple(self._sets.copies(bare.traces)):
+                del bare.traces[name]
+                self._missing.append(refused(name, f"it holds what {first} does: {_NO_DATE}"))
         for name, stacks, rank in self._stacks.owned(by_pid):
             if rank is None:
                 self._unnamed(name, "its name should contain the rank, as in stacks_rank_3.json")
@@ -277,6 +282,7 @@ class _Reading:
         self._logs.append(text)
 
 
+_NO_DATE = "a copy, or a second dump of a rank that stands still, which only a file `date` beside it would tell"
 _OF_TEXT = (".log", ".txt", ".out", ".err")
 _EMPTY = "the file is empty: its rank ended, or had no room, before its record was written"
 _UNUSED = {

@@ -58,7 +58,7 @@ class Support(StrEnum):
     LOCK = "a lock file"
     LOCK_HOLDER = "a lock file whose holder is known"
 
-    FILE_TIMES = "the times of the files of two dumps"
+    FILE_TIMES = "the dates of two sets of dumps"
     COUNTERS = "counters of process groups"
     MAY_COME = "the time that a rank at work has taken"
     INFERRED_GROUP = "a group whose members are inferred"

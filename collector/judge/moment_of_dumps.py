@@ -5,8 +5,9 @@ One dump of each rank shows a moment, in which somebody waits for somebody in ev
 1. What cannot pass, such as calls that do not match, or collectives in different orders, needs no time.
 2. Watchdogs of NCCL and its like write dumps after a timeout. Of Gloo somebody asked for them, who knows when.
 3. Several dumps of a rank show whether it moved, or for how long it stood still. One set shows neither: in a hung job
-   nothing is issued either after what the others wait in, so that its newest records are as near each other. Two equal
-   sets may be one and its copy: the first must have been written once the job had stood for longer than usual.
+   nothing is issued either after what the others wait in, so that its newest records are as near each other. Equal
+   files are one look, unless a date beside them says otherwise (`files/dated_sets.py`), and then the first must have
+   been written once the job had stood for longer than usual.
 4. The times of files excuse where they are near what is waited in. Alone they accuse nobody: copying gives new ones.
 """
 
@@ -37,8 +38,6 @@ from shared.isolation import costs_itself
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Trace
-
-_COPIED_TWICE = "one set of dumps that was copied twice, at different times, would look the same"
 
 
 def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation | None:
@@ -72,14 +71,14 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
 
 @costs_itself(lambda fault, observations: replace(fault, certainty=how_sure(fault.kind, Support.PART_FAILED)))
 def lasting_by_files(fault: Fault, observations: Observations) -> Fault:
-    """Return how sure it is where nothing but the files' times tells that two equal dumps are not one, copied twice."""
+    """Return how sure it is where nothing but the times of two equal sets tells that it lasts."""
     if observations.roster.live or _cannot_pass(fault) or not _asked_for(fault, observations):
         return fault
     sure = unproven(fault.certainty, Support.FILE_TIMES)
     stacks = any(each.frames for each in observations.seen(fault.culprits))
     if fault.kind is Kind.RANK_NOT_JOINED and blames_somebody(fault) and not stacks:
         sure = how_sure(fault.kind, Support.ELIMINATION)
-    return replace(fault, certainty=sure, remarks=(*fault.remarks, _COPIED_TWICE))
+    return replace(fault, certainty=sure)
 
 
 def _needed(observations: Observations) -> float:
@@ -115,7 +114,7 @@ def _doubt_of_one_look(fault: Fault, observations: Observations) -> Interpretati
         return None
     why = "one dump of each rank does not show for how long, and a running job looks the same"
     if any(len(view.looks) > 1 for view in observations.roster.present()):
-        why = "the times of the files do not show that it stood still between the dumps: two may be one and its copy"
+        why = "no times show that it stood still between the dumps: two may be one and its copy"
     if still is not None:
         why = f"they are not known to have stood still for longer than {still:.2f} s, as in any job that runs"
     return Interpretation(

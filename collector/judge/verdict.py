@@ -80,7 +80,7 @@ from collector.judge.report.know_more import steps_to_know_more
 from collector.judge.report.summaries import settled_in_words, waiting_for
 from collector.judge.report.what_now import action_of
 from collector.judge.slow.held_up import fair_to_workers
-from collector.judge.slow.one_place import all_at_one_place
+from collector.judge.slow.loops import all_in_loops
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.stated.table import stated
@@ -266,7 +266,7 @@ def _moving(observations: Observations) -> Interpretation:
         finding = straggler_finding(straggler, observations)
     elif sampled is not None:
         finding = sampled_finding(sampled, observations)
-    elif not observations.motion.ranks(Motion.ADVANCED) and (circling := all_at_one_place(observations)) is not None:
+    elif not observations.motion.ranks(Motion.ADVANCED) and (circling := all_in_loops(observations)) is not None:
         return Interpretation(Verdict.CANNOT_TELL, circling)
     else:
         return Interpretation(Verdict.NOT_HUNG, "it makes progress", state="running")
@@ -295,7 +295,7 @@ def _quiet(observations: Observations) -> Interpretation:
     busy = observations.motion.ranks(Motion.BUSY)
     if busy and not observations.roster.gone():
         built = builds(observations)
-        circling = None if built else all_at_one_place(observations)
+        circling = None if built else all_in_loops(observations)
         if circling is not None:
             return Interpretation(Verdict.CANNOT_TELL, circling)
         reason = built or "its ranks are at work and none waits for another"

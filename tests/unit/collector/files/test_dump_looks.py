@@ -50,11 +50,15 @@ def write(
     os.utime(path, ns=(written, written))
 
 
-def late(directory: Path, waited: float, *, at: int = 7, begun: int = BEGUN_NS, backend: str = "gloo") -> None:
-    """Ranks 0 and 2 wait in operation `at`, which rank 1 has not issued."""
+def late(
+    directory: Path, waited: float, *, at: int = 7, begun: int = BEGUN_NS, backend: str = "gloo", dated: bool = False
+) -> None:
+    """Ranks 0 and 2 wait in operation `at`, which rank 1 has not issued. `dated`: the time stands beside it."""
     for rank in (0, 2):
         write(directory / f"trace_{rank}", issued=at, completed=at - 1, waited=waited, last_at=begun, backend=backend)
     write(directory / "trace_1", issued=at - 1, completed=at - 1, waited=waited, last_at=begun, backend=backend)
+    if dated:
+        (directory / "date").write_text(f"{begun // SECOND + int(waited)}\n")
 
 
 COPIES: dict[str, Callable[[Path, int], int]] = {
@@ -79,8 +83,8 @@ def test_one_set_of_dumps_that_somebody_asked_for_accuses_nobody_whatever_its_ti
     answer = judged_files(tmp_path)
     assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
     assert "ranks 0,2 wait for rank 1 in all_reduce #7 of group default_pg" in answer.headline
-    assert "once more, at least 10 s after the last time" in answer.next_steps[0].text
-    assert "`cp -p`" in answer.next_steps[0].text
+    assert "once more, at least 10 s later" in answer.next_steps[0].text
+    assert "`date +%s > DIR/second/date`" in answer.next_steps[0].text
 
 
 @pytest.mark.parametrize("waited", [30.0, 1e6, -5.0], ids=["a hang", "a copy made later", "a clock that is off"])
@@ -120,8 +124,8 @@ def test_dumps_of_one_rank_are_looks_and_a_rank_that_moved_between_them_runs(tmp
 
 def test_a_rank_that_moved_once_may_hang_since(tmp_path: Path) -> None:
     late(tmp_path / "before", 0.04)
-    late(tmp_path / "since", 20.0, at=27, begun=BEGUN_NS + 3 * SECOND)
-    late(tmp_path / "still", 40.0, at=27, begun=BEGUN_NS + 3 * SECOND)
+    late(tmp_path / "since", 20.0, at=27, begun=BEGUN_NS + 3 * SECOND, dated=True)
+    late(tmp_path / "still", 40.0, at=27, begun=BEGUN_NS + 3 * SECOND, dated=True)
     (finding,) = judged_files(tmp_path).findings
     assert (finding.culprit_ranks, finding.sequence) == ((1,), 27)
 
@@ -138,17 +142,53 @@ def test_a_rank_that_moved_once_may_hang_since(tmp_path: Path) -> None:
 def test_dumps_that_stand_still_hang_if_they_are_far_enough_apart(
     tmp_path: Path, first: float, second: float, culprits: list[tuple[int, ...]]
 ) -> None:
-    late(tmp_path / "first", first)
-    late(tmp_path / "second", second)
+    late(tmp_path / "first", first, dated=True)
+    late(tmp_path / "second", second, dated=True)
     findings = judged_files(tmp_path).findings
     assert [finding.culprit_ranks for finding in findings] == culprits
-    assert {finding.certainty for finding in findings} <= {Certainty.SUSPECTED}, "a set copied twice looks the same"
+    assert {finding.certainty for finding in findings} <= {Certainty.SUSPECTED}, "Gloo records no receives"
+
+
+def cp(source: Path, to: Path) -> None:
+    """As `cp -r`: files get the time at which they are copied."""
+    shutil.copytree(source, to, copy_function=shutil.copyfile)
+
+
+def cp_p(source: Path, to: Path) -> None:
+    """As `cp -rp`, which keeps the times of files."""
+    shutil.copytree(source, to)
+
+
+def zipped(source: Path, to: Path) -> None:
+    """As `zip -r`."""
+    shutil.make_archive(str(to), "zip", source)
+
+
+@pytest.mark.parametrize("copy", [cp, cp_p, zipped])
+@pytest.mark.parametrize("dated", [False, True], ids=["", "with its date"])
+@pytest.mark.parametrize("again", [cp, cp_p, zipped])
+def test_one_set_that_is_copied_twice_is_one_look(
+    tmp_path: Path, copy: Callable[[Path, Path], None], again: Callable[[Path, Path], None], *, dated: bool
+) -> None:
+    """Whenever that is done: a job that runs looks so, and a job that hangs does."""
+    late(tmp_path / "original", 0.04, dated=dated)
+    for folder, do, at in (("first", copy, 40), ("second", again, 900)):
+        do(tmp_path / "original", tmp_path / "kept" / folder)
+        for file in (tmp_path / "kept" / folder).glob("*"):
+            os.utime(file, ns=(BEGUN_NS + at * SECOND,) * 2)
+    answer = judged_files(tmp_path / "kept")
+    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+    details = [gap.missing.detail for gap in answer.coverage.missing]
+    assert sum("kept/first" in detail or "holds what first" in detail for detail in details) == 3
+    assert "one dump of each rank does not show for how long" in answer.headline
 
 
 def test_dumps_of_ranks_that_are_not_equally_far_apart_are_of_no_two_looks(tmp_path: Path) -> None:
-    late(tmp_path / "first", 20.0)
-    late(tmp_path / "second", 40.0)
-    os.utime(tmp_path / "second" / "trace_1", ns=(BEGUN_NS + 900 * SECOND,) * 2)
+    late(tmp_path / "first", 20.0, dated=True)
+    late(tmp_path / "second", 40.0, dated=True)
+    late(tmp_path / "third", 400.0, dated=True)
+    for folder, rank in (("third", 0), ("third", 2), ("second", 1)):
+        (tmp_path / folder / f"trace_{rank}").unlink()
     assert judged_files(tmp_path).verdict is Verdict.CANNOT_TELL
 
 

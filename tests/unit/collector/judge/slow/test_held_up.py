@@ -372,7 +372,8 @@ ELSEWHERE = Frame("validate", USER.file, 90)
         ([USER, USER], 90.0, True, Verdict.CANNOT_TELL),
         ([USER, NEXT_LINE], 90.0, True, Verdict.CANNOT_TELL),
         ([USER, USER], 4.0, False, Verdict.CANNOT_TELL),
-        ([USER, USER], 30.0, True, Verdict.NOT_HUNG),
+        ([USER, USER], 30.0, True, Verdict.CANNOT_TELL),
+        ([USER, USER], 4.0, True, Verdict.NOT_HUNG),
         ([USER, ELSEWHERE], 90.0, True, Verdict.NOT_HUNG),
     ],
 )
@@ -393,3 +394,13 @@ def test_where_all_go_round_in_one_place_nothing_shows_whether_they_work(
     diagnosis = diagnose(looks, Expected())
     assert diagnosis.verdict is verdict and not diagnosis.findings
     assert ("poll for what does not come" in diagnosis.headline) is (verdict is Verdict.CANNOT_TELL)
+
+
+def test_who_goes_round_in_another_place_than_the_others_is_told_beside_them() -> None:
+    """Two ranks that wait for each other's message poll in functions of their own."""
+    job = Job({rank: [*training(rank, 2), Stay()] for rank in range(4)}, PAIRS)
+    seen = {rank: replace(AT_WORK, frames=(USER if rank < 2 else ELSEWHERE,)) for rank in range(4)}
+    diagnosis = diagnose(live_looks(job, seen, after_seconds=4.0, recorder=False), Expected())
+    assert diagnosis.verdict is Verdict.CANNOT_TELL and not diagnosis.findings
+    where = "ranks 0-1 were at train_step (/home/ada/train.py:40), ranks 2-3 were at validate (/home/ada/train.py:90)"
+    assert f"{where} in every look" in diagnosis.headline

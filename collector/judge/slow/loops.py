@@ -1,18 +1,19 @@
 """Step E of the verdict, where every rank runs and none waits: do they work, or ask in a circle for what never comes?
 
 `while not work.is_completed()` burns a CPU, or wakes from short sleeps, as work does. No counter tells them apart. What
-can be told is that every rank has been in the same few lines of one function at every look, with nothing of its own
-children, threads, files or connections moving, for longer than a job's step takes.
+can be told is that every rank has been in the same few lines of its function at every look, with nothing of its own
+children, threads, files or connections moving, for longer than the job usually pauses.
 """
 
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import islice, pairwise
 
 from collector.align.observations import Observations
 from collector.align.roster import RankView
 from collector.align.stacks.activity import place
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.stacks.user_frames import is_user_frame
-from collector.align.thresholds import BUSY_SECONDS
 from shared.answer.words import WorkMeans
 from shared.plural import ranks_with
 from shared.units import seconds_in_words
@@ -20,27 +21,31 @@ from shared.wire.stacks import Frame, Stacks
 
 _LOOP_LINES = 3
 """Lines by which two looks at one short loop differ."""
+_MOST_PLACES = 4
 _OWN = frozenset({WorkMeans.CPU, WorkMeans.SLEEP})
 
 
-def all_at_one_place(observations: Observations) -> str | None:
-    """Say where all ranks of a job go round and round, for people; None: not all do, or not for long enough."""
+def all_in_loops(observations: Observations) -> str | None:
+    """Say where each rank of a job goes round and round, for people; None: not all do, or not for long enough."""
     present = observations.roster.present()
-    activities = [observations.activities.get(view.rank) for view in present]
-    outside = [each for each in activities if each is not None and each.doing is Doing.OUTSIDE and not each.waits_on]
-    users = {each.user for each in outside if each.user is not None}
-    functions = {(frame.file, frame.function) for frame in users}
-    if len(outside) < max(2, len(present)) or len(functions) != 1:
-        return None
     stall = observations.motion.stalled_seconds
-    if stall is not None and stall < BUSY_SECONDS:
+    if len(present) < 2 or (stall is not None and stall < observations.motion.needed(busy=False)):
         return None
-    if not all(map(_stays, present)) or any(_moves_more(view.rank, observations) for view in present):
-        return None
-    where = place(min(users, key=lambda frame: frame.line or 0))
+    at: dict[tuple[str, str], dict[int, Frame]] = defaultdict(dict)
+    for view in present:
+        seen = observations.activities.get(view.rank)
+        if seen is None or seen.doing is not Doing.OUTSIDE or seen.waits_on or seen.user is None:
+            return None
+        if not _stays(view) or _moves_more(view.rank, observations):
+            return None
+        at[seen.user.file, seen.user.function][view.rank] = seen.user
     since = "" if stall is None else f", and nothing has been issued for {seconds_in_words(stall)}"
-    stand = ranks_with([view.rank for view in present], "was", "were")
-    return f"{stand} at {where} in every look{since}: they compute there, or poll for what does not come"
+    stand = ", ".join(map(_stand, islice(at.values(), _MOST_PLACES)))
+    return f"{stand} in every look{since}: they compute there, or poll for what does not come"
+
+
+def _stand(at: Mapping[int, Frame]) -> str:
+    return f"{ranks_with(at, 'was', 'were')} at {place(min(at.values(), key=lambda frame: frame.line or 0))}"
 
 
 def _stays(view: RankView) -> bool:
