@@ -112,5 +112,6 @@ def _events(snapshots: Iterable[NodeSnapshot]) -> dict[str, list[LogEvent]]:
     for snapshot in snapshots:
         for logs in (snapshot.logs, *(rank.logs for rank in snapshot.ranks)):
             for event in logs.events if isinstance(logs, Logs) else ():
-                found[event.path].append(event)
+                if event.kind is not EventKind.LAST_LINE:
+                    found[event.path].append(event)
     return {path: sorted(events, key=lambda event: event.number) for path, events in found.items()}

@@ -11,7 +11,7 @@ from collector.align.logs.attributed_lines import Statements, is_last_word_of, i
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.fault import kind_of
-from collector.judge.logs.vote import Opinion, line_of
+from collector.judge.logs.vote import Opinion, line_of, with_field
 from shared.answer.diagnosis import LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
@@ -64,7 +64,7 @@ def opinions_by_own_words(statements: Statements, observations: Observations, af
     }
     waiting = tuple(sorted(statements.waited - failed.keys()))
     if not failed or len(failed) > len(waiting):
-        return []
+        return _of_launchers(failed, statements)
     culprits = tuple(sorted(failed))
     ended = Kind.RANK_EXITED if has_lost_peers(statements) else Kind.RANK_NOT_JOINED
     kinds = {kind_of(rank, observations) for rank in culprits} if observations.roster.live else {ended}
@@ -86,6 +86,30 @@ def opinions_by_own_words(statements: Statements, observations: Observations, af
             ),
         )
     ]
+
+
+def _of_launchers(failed: dict[int, LogEvent], statements: Statements) -> list[Opinion]:
+    """Who ended first by its launcher's account, as many a victim does, and says itself of what."""
+    seen = [said for said in with_field(statements.of_kind(EventKind.SIGNAL), "first_to_end") if not _is_local(said[1])]
+    first = {int(event.fields["first_to_end"]) for _, event in seen}
+    if len(first) != 1 or first != failed.keys():
+        return []
+    (rank,) = first
+    return [
+        Opinion(
+            witness=Witness.OWN_WORD,
+            kind=Kind.RANK_EXITED,
+            culprits=(rank,),
+            said=f"rank {rank} failed ({cause_of_failure(failed[rank]).value}), and its launcher saw it end first",
+            evidence=(line_of(failed[rank], rank), line_of(seen[0][1], seen[0][0], (rank,))),
+            cause=cause_of_failure(failed[rank]),
+            remarks=remarks_on(failed[rank]),
+        )
+    ]
+
+
+def _is_local(event: LogEvent) -> bool:
+    return "horovodrun" in event.fields
 
 
 def has_lost_peers(statements: Statements) -> bool:
