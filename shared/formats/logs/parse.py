@@ -148,8 +148,8 @@ def _first_errors(lines: Sequence[str]) -> list[_Found]:
 
 
 def _writer(line: str) -> str:
-    """Equal for the lines of one process; empty where a line does not say whose it is."""
-    return str(process_of_line(line) or name_of_writer(line) or rank_of_line(line) or "")
+    """Equal for the lines of one process, and for all that do not say whose they are."""
+    return str(process_of_line(line) or name_of_writer(line) or rank_of_line(line))
 
 
 def _last_words(found: Sequence[_Found], lines: Sequence[str], labels: Sequence[str], *, owned: bool) -> list[_Found]:
@@ -158,14 +158,14 @@ def _last_words(found: Sequence[_Found], lines: Sequence[str], labels: Sequence[
     In an `owned` file the owner is who calls himself nothing.
     """
     told = {number for number, kind, *_ in found if kind not in _TELL_NOTHING}
-    spoken = {labels[number] + _writer(lines[number]) for number in told}
     own: dict[str, list[int]] = defaultdict(list)
-    for number in range(max(0, len(lines) - _MOST_LAST), len(lines)):
+    for number in sorted({*range(max(0, len(lines) - _MOST_LAST), len(lines)), *told}):
         line = lines[number]
         speaks = rank_of_line(line) is not None if told else not (owned and name_of_writer(line))
-        if speaks and any(map(str.isalpha, line)):
+        if number in told or (speaks and any(map(str.isalpha, line))):
             own["" if owned else labels[number] + _writer(line)].append(number)
-    stops = sorted(general_voice.last_word(lines, numbers) for who, numbers in own.items() if who not in spoken)
+    silent = [numbers for numbers in own.values() if told.isdisjoint(numbers)]
+    stops = sorted(general_voice.last_word(lines, numbers) for numbers in silent)
     return [(number, EventKind.LAST_LINE, lines[number], {}) for number in stops]
 
 

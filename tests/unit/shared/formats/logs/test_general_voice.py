@@ -111,6 +111,8 @@ def _stops(lines: list[str], rank: int | None = None) -> list[int]:
         (["loading shard 3 failed", "next", "step 1"], None, [0]),  # a trouble right above
         (["loading shard 3 failed", *["step"] * 10], None, [10]),  # … and one that is long over
         (["[rank0]: a", "[rank1]: a", "[rank0]: b"], None, [1, 2]),
+        (["[rank0]: a", "hello"], None, [0, 1]),
+        (["[rank3]: a", "shard 3 is 90000 ms late: stuck"], 3, []),
         (["[rank0]: a", "[rank1]: shard 3 is 90000 ms late: stuck"], None, [0]),
         (["hello", "[rank1]: shard 3 is 90000 ms late: stuck"], None, []),  # who names no rank, beside what is told
         (["(Server pid=7) up", "step 1", "(Server pid=7) GET /health"], 3, [1]),  # another's line in a rank's file
