@@ -149,7 +149,7 @@ def _of_line(rank: int | None, event: LogEvent) -> Iterator[Saying]:
         return
     if event.kind is EventKind.COLLECTIVE_MISMATCH and "rank" in fields and rank is None:
         who = f"group rank {fields['rank']}"
-    if event.kind is EventKind.LAST_LINE:
+    if event.kind is EventKind.LAST_LINE and "sequence" not in fields:
         steps = ", ".join(_STEP.findall(event.text))
         yield Saying(who, state, LOG_ENDS, place=steps, line=event.text, path=event.path)
         return
@@ -175,6 +175,8 @@ def _name(event: LogEvent) -> str:
     number = next((fields[name] for name in _PLACES if name in fields), None)
     if number is not None:
         return f"group rank {number}"
+    if "tool" in fields:
+        return ", by ".join(filter(None, (fields["part"], fields["tool"])))
     return f"a process on {fields['writer_host']}" if "writer_host" in fields else f"a process in {event.path}"
 
 

@@ -26,7 +26,7 @@ _MOST = 100
 _LONGEST = 300
 _ORDER = tuple(Stated)
 # the process that calls itself DP1 TP4        process 4711 of stacks.txt
-_NUMBERED = re.compile(r"(?P<before>.*?)(?P<number>\d{1,7})(?P<after>\D*(?: of .*)?)")
+_NUMBERED = re.compile(r"(?P<before>.*?)(?P<number>0|[1-9]\d{0,6})(?P<after>\D*(?: of .*)?)")
 
 
 @dataclass
