@@ -17,7 +17,7 @@ _LONGEST = 500
 _MOST = 100
 
 
-class Tool(NamedTuple):
+class OtherTool(NamedTuple):
     """A tool, how its output begins, and which of its lines tell."""
 
     name: str
@@ -28,21 +28,21 @@ class Tool(NamedTuple):
     """A line of trouble; or, with the number of an operation, of how far a rank is: its last one counts."""
 
 
-def _tool(row: dict[str, Any]) -> Tool:
+def _tool(row: dict[str, Any]) -> OtherTool:
     part, tells = (re.compile(row[name]) if name in row else None for name in ("part", "tells"))
-    return Tool(row["name"], re.compile(row["begins"], re.MULTILINE), part, tells)
+    return OtherTool(row["name"], re.compile(row["begins"], re.MULTILINE), part, tells)
 
 
 _TOOLS = tuple(map(_tool, read_pack(__file__, "other_tools.toml")["tools"]))
 
 
-def tool_of(text: str) -> Tool | None:
+def tool_of(text: str) -> OtherTool | None:
     """Return which tool printed a text; None where it is of none of these."""
     head = text[:_LOOKED_AT].replace("\r\n", "\n")
     return next((tool for tool in _TOOLS if tool.begins.search(head)), None)
 
 
-def shown_by(tool: Tool, lines: Iterable[str], path: str) -> list[LogEvent]:
+def shown_by(tool: OtherTool, lines: Iterable[str], path: str) -> list[LogEvent]:
     """Return the lines of a tool that tell, each with what it is about."""
     part, found = "", dict[object, LogEvent]()
     for number, line in enumerate(lines):

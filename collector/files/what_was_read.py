@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from collector.files.other_tools import Tool, tool_of
+from collector.files.other_tools import OtherTool, tool_of
 from collector.files.sniff import FileKind
 from collector.files.walk import FoundFile
 from shared.answer.files_read import FileRead
@@ -49,7 +49,7 @@ _WHY = {
 _NOTHING = "no line of it is known to indicate a hang"
 _EMPTY = "nothing was written into it: whoever was to had ended, or had no room"
 _OF_A_NODE = "trouble of a node shows neither which job ran there nor who waits for whom"
-_OF_A_TOOL = "what another tool shows is told, and no verdict rests on it"
+_OF_A_TOOL = "what another tool shows stands under *What is known*, and no verdict rests on it"
 _NO_TROUBLE = "no line of it is known to show trouble"
 _HEAD_BYTES = 16384
 _UNREAD = "it is not a kind of file that is read"
@@ -62,7 +62,7 @@ class Taken(NamedTuple):
     lines: int
     size_bytes: int
     cut: bool = False
-    tool: Tool | None = None
+    tool: OtherTool | None = None
     """What printed it, where that is no program of the job."""
     stacks: tuple[str, ...] = ()
     """What printed the stacks that it holds, beside which it may be a log."""
@@ -111,7 +111,7 @@ def _read(name: str, taken: Taken, events: Iterable[LogEvent], kernel: Sequence[
     )
 
 
-def _of_calm(tool: Tool) -> str:
+def _of_calm(tool: OtherTool) -> str:
     return _UNREAD if tool.tells is None else _NO_TROUBLE
 
 
