@@ -6,7 +6,8 @@ files of installed packages, of which py-spy cuts the paths at `site-packages/` 
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -67,3 +68,22 @@ def read_pack(beside: str, name: str) -> dict[str, list[dict[str, Any]]]:
         + [added for give in _BESIDE for added in give(name, table)]
         for table, rows in tables.items()
     }
+
+
+def line_rows(beside: str, name: str, kinds: Callable[[str], K]) -> tuple[LineRow[K], ...]:
+    """Return the rows of a pack of lines."""
+    return tuple(LineRow(kinds(row["kind"]), row["hint"], row["pattern"]) for row in read_pack(beside, name)["rows"])
+
+
+def fitting(rows: Iterable[Mapping[str, Any]], known: Mapping[str, object]) -> Mapping[str, Any]:
+    """Return the first row whose `fields` are known, each with its value, or any for ""."""
+    return next(
+        row
+        for row in rows
+        if all(name in known and value in ("", known[name]) for name, value in row.get("fields", {}).items())
+    )
+
+
+def said_by(rows: Iterable[Mapping[str, Any]], known: Mapping[str, object]) -> str:
+    """Return what the first row that fits says."""
+    return str(fitting(rows, known)["said"].format_map(defaultdict(str, known)))

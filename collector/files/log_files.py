@@ -15,6 +15,7 @@ from collector.align.marks.call_lines import ranks_of_processes
 from collector.files.bounded_file import ReadDeadline
 from collector.files.long_logs import Shortened
 from collector.files.merge import BareRank, join_logs
+from collector.files.other_tools import shown_by, tool_of
 from collector.files.rank_of_file import rank_of_log
 from shared.formats.logs.nccl_calls import find_communicators
 from shared.formats.logs.parse import find_events, may_tell
@@ -30,6 +31,7 @@ from shared.wire.snapshot import NodeSnapshot
 _KEPT_LINES = 200
 """Of each log, for people. Events are found in all of it."""
 _MOST_LINE = 4000
+_HEAD = 200
 _SHOWN_LINE = 2000
 _MOST_NAMED = 4096
 _LINE_BYTES = 80
@@ -132,7 +134,9 @@ def _share(
     naming: Naming,
 ) -> Logs:
     """1. Hand out what others wrote into this file; return the rest."""
-    events = find_events(text.lines, path=text.name, rank=owner, most=_MOST_EVENTS, naming=naming, voices=True)
+    found = find_events(text.lines, path=text.name, rank=owner, most=_MOST_EVENTS, naming=naming, voices=True)
+    tool = tool_of("\n".join(text.lines[:_HEAD]))
+    events = found if tool is None else (*filter(_is_of_job, found), *shown_by(tool, text.lines, text.name))
     others: dict[int, list[LogEvent]] = defaultdict(list)
     for event in events:
         if event.rank is not None and event.rank != owner and event.rank < MOST_RANKS:
@@ -147,6 +151,11 @@ def _share(
     kept = LogFile(path=text.name, size_bytes=text.size_bytes, lines=_last_lines(text.lines))
     rest = tuple(event for event in events if event.rank == owner)
     return Logs(files=(kept,), events=rest, communicators=tuple(mine))
+
+
+def _is_of_job(event: LogEvent) -> bool:
+    """Where another tool's output ends shows nothing of a job."""
+    return event.kind is not EventKind.LAST_LINE or event.rank is not None or "writer" in event.fields
 
 
 def _last_lines(lines: list[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from collector.files.other_tools import tool_of
+from collector.files.other_tools import OtherTool, tool_of
 from collector.files.sniff import FileKind
 from collector.files.walk import FoundFile
 from shared.answer.files_read import FileRead
@@ -49,6 +49,9 @@ _WHY = {
 _NOTHING = "no line of it is known to indicate a hang"
 _EMPTY = "nothing was written into it: whoever was to had ended, or had no room"
 _OF_A_NODE = "trouble of a node shows neither which job ran there nor who waits for whom"
+_OF_A_TOOL = "what another tool shows stands under *What is known*, and no verdict rests on it"
+_NO_TROUBLE = "no line of it is known to show trouble"
+_HEAD_BYTES = 16384
 _UNREAD = "it is not a kind of file that is read"
 
 
@@ -59,7 +62,7 @@ class Taken(NamedTuple):
     lines: int
     size_bytes: int
     cut: bool = False
-    tool: str | None = None
+    tool: OtherTool | None = None
     """What printed it, where that is no program of the job."""
     stacks: tuple[str, ...] = ()
     """What printed the stacks that it holds, beside which it may be a log."""
@@ -67,7 +70,7 @@ class Taken(NamedTuple):
     @classmethod
     def of(cls, found: FoundFile, stacks: tuple[str, ...] = ()) -> "Taken":
         """Count the lines, a last one without an end included."""
-        tool = tool_of(found.data) if found.kind in _OF_LINES else None
+        tool = tool_of(found.data[:_HEAD_BYTES].decode("utf-8", "replace")) if found.kind in _OF_LINES else None
         if found.shortened is not None:
             return cls(found.kind, found.shortened.lines, found.shortened.size_bytes, found.shortened.cut, tool, stacks)
         lines = found.data.count(b"\n") + (found.data[-1:] not in (b"", b"\n"))
@@ -91,20 +94,25 @@ def _read(name: str, taken: Taken, events: Iterable[LogEvent], kernel: Sequence[
     lines = tuple(dict.fromkeys(text[:_LONGEST] for text in (*(event.text for event in events), *kernel)))
     kinds = dict.fromkeys(event.kind for event in events)
     of_lines = taken.kind in _OF_LINES and (bool(lines) or not taken.stacks)
-    unread = None if lines or taken.stacks else taken.tool
+    shown = any("tool" in event.fields for event in events)
+    tool = taken.tool if shown or not (lines or taken.stacks) else None
     kind = ", ".join((*taken.stacks, *([KINDS.get(taken.kind, "unknown")] if of_lines or not taken.stacks else [])))
     why = _EMPTY if taken.kind is FileKind.EMPTY else "; ".join(_WHY[kind] for kind in kinds if kind in _WHY)
-    why = why or (_OF_A_NODE if kernel else "")
+    why = _OF_A_TOOL if shown else why or (_OF_A_NODE if kernel else "")
     return FileRead(
         path=name,
-        kind=kind if unread is None else f"output of {unread}",
+        kind=kind if tool is None else f"output of {tool.name}",
         lines=taken.lines if of_lines else None,
         size_bytes=taken.size_bytes,
         cut=taken.cut,
         recognised=len(lines) if of_lines else None,
         telling=lines[-_MOST_LINES:],
-        note=why or (_UNREAD if unread is not None else _NOTHING if of_lines and not lines else ""),
+        note=why or (_NOTHING if of_lines and tool is None and not lines else "" if tool is None else _of_calm(tool)),
     )
+
+
+def _of_calm(tool: OtherTool) -> str:
+    return _UNREAD if tool.tells is None else _NO_TROUBLE
 
 
 def _events(snapshots: Iterable[NodeSnapshot]) -> dict[str, list[LogEvent]]:
@@ -112,5 +120,6 @@ def _events(snapshots: Iterable[NodeSnapshot]) -> dict[str, list[LogEvent]]:
     for snapshot in snapshots:
         for logs in (snapshot.logs, *(rank.logs for rank in snapshot.ranks)):
             for event in logs.events if isinstance(logs, Logs) else ():
-                found[event.path].append(event)
+                if event.kind is not EventKind.LAST_LINE or "tool" in event.fields:
+                    found[event.path].append(event)
     return {path: sorted(events, key=lambda event: event.number) for path, events in found.items()}

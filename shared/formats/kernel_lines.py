@@ -2,17 +2,14 @@
 
 import re
 
-from shared.packs import LineRow, read_pack
+from shared.packs import line_rows
 from shared.redaction.redact import redact
 from shared.wire.kernel_events import KernelEvent, KernelEventKind
 
 LONGEST_LINE = 1024
 _LONGEST_TEXT = 300
 
-KERNEL_MATCHERS = tuple(
-    LineRow(KernelEventKind(row["kind"]), row["hint"], row["pattern"])
-    for row in read_pack(__file__, "kernel_lines.toml")["rows"]
-)
+KERNEL_MATCHERS = line_rows(__file__, "kernel_lines.toml", KernelEventKind)
 
 _FRAME = re.compile(
     # __mlx5_ib_dereg_mr+0x379/0x5d0 [mlx5_ib]        ? lock_release+0xc6/0x280 is a guess of the kernel's: left out

@@ -36,9 +36,11 @@ class EventKind(StrEnum):
     """Somebody says in words of his own how long he has waited: told, and nobody is accused by it."""
     SAYS_ERROR = "says_error"
     """An error of a kind that is not known, in a log in which nothing else is: told, and nobody is accused by it."""
+    LAST_LINE = "last_line"
+    """Where the log ends of whoever tells nothing else: told, and nobody is accused by it."""
 
 
-VOICES = frozenset({EventKind.SAYS_WAIT, EventKind.SAYS_ERROR})
+VOICES = frozenset({EventKind.SAYS_WAIT, EventKind.SAYS_ERROR, EventKind.LAST_LINE})
 """What is told beside a verdict, and never counts for one."""
 
 

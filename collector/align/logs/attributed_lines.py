@@ -6,7 +6,7 @@ timeout that was survived accuses nobody now. What no rank owns is given to the 
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -93,9 +93,9 @@ def hear(roster: Roster, *, of: EventKind | None = None) -> Statements:
     by_rank = {rank: _counting(_wanted(view.logged, of), [view], roster) for rank, view in every.items()}
     left = []
     shared = _wanted(roster.unowned, of)
-    processes = _processes(roster) if shared else {}
+    processes = _processes(roster) if roster.unowned else {}
     for event in shared:
-        owner = processes.get((event.fields.get("writer_host", ""), event.fields.get("writer_pid", "")))
+        owner = _owner(event, processes)
         if owner is None:
             left.append(event)
         else:
@@ -105,8 +105,13 @@ def hear(roster: Roster, *, of: EventKind | None = None) -> Statements:
     called = (each for each in roster.communicators if each.rank is None or each.rank in roster.ranks)
     counted = tuple(each for each in called if each.size > 0 and (each.comm_rank or 0) >= 0)
     said = (*(event for view in every.values() for event in view.logged), *roster.unowned)
-    voices = tuple((event.rank, event) for event in said if event.kind in VOICES)
+    voices = tuple((_owner(event, processes), event) for event in said if event.kind in VOICES)
     return Statements(statements, tuple(unowned), counted, voices)
+
+
+def _owner(event: LogEvent, processes: Mapping[tuple[str, str], int]) -> int | None:
+    name = event.fields.get("writer_host", ""), event.fields.get("writer_pid", "")
+    return event.rank if event.rank is not None else processes.get(name)
 
 
 def _processes(roster: Roster) -> dict[tuple[str, str], int]:

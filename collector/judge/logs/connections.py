@@ -61,9 +61,12 @@ def opinions_by_transport(statements: Statements, observations: Observations, af
 
 
 def _left(errors: list[Said], statements: Statements) -> Opinion | None:
-    """The one local rank that NCCL's service threads missed, on the only node that speaks."""
+    """The one local rank that each of NCCL's service threads missed first, on the only node that speaks."""
     parted, lost = with_field(errors, "local_rank"), with_field(errors, "peer")
-    told = {int(event.fields["local_rank"]) for _, event in parted}
+    first: dict[object, int] = {}
+    for rank, event in parted:
+        first.setdefault((rank, event.fields.get("writer_pid")), int(event.fields["local_rank"]))
+    told = set(first.values())
     hosts = told_by(statements.all(), "writer_host")
     if len(told) != 1 or len(hosts) != 1 or not lost or told & {*statements.waited, *writers_of(lost)}:
         return None

@@ -21,11 +21,11 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, is_own_failure, remarks_on
-from collector.judge.logs.vote import Opinion, Said, line_of, said_by
+from collector.judge.logs.vote import Opinion, Said, line_of
 from shared.answer.words import Cause, Kind
 from shared.formats.logs.timestamps import seconds_between
 from shared.isolation import costs_itself
-from shared.packs import read_pack
+from shared.packs import read_pack, said_by
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent

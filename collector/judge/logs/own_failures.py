@@ -11,7 +11,7 @@ from collector.align.logs.attributed_lines import Statements, is_last_word_of, i
 from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.fault import kind_of
-from collector.judge.logs.vote import Opinion, line_of
+from collector.judge.logs.vote import Opinion, line_of, with_field
 from shared.answer.diagnosis import LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
@@ -63,10 +63,12 @@ def opinions_by_own_words(statements: Statements, observations: Observations, af
         and not aftermath.holds(event)
     }
     waiting = tuple(sorted(statements.waited - failed.keys()))
-    if not failed or len(failed) > len(waiting):
+    first = {} if waiting else _first_to_end(statements)
+    if not failed or (len(failed) > len(waiting) and failed.keys() != first.keys()):
         return []
     culprits = tuple(sorted(failed))
-    ended = Kind.RANK_EXITED if has_lost_peers(statements) else Kind.RANK_NOT_JOINED
+    ended = Kind.RANK_EXITED if first or has_lost_peers(statements) else Kind.RANK_NOT_JOINED
+    what = "its launcher saw it end first" if first else f"{ranks_in_words(waiting)} waited in vain"
     kinds = {kind_of(rank, observations) for rank in culprits} if observations.roster.live else {ended}
     causes = {cause_of_failure(event) for event in failed.values()}
     cause = causes.pop() if len(causes) == 1 else Cause.UNKNOWN
@@ -76,9 +78,10 @@ def opinions_by_own_words(statements: Statements, observations: Observations, af
             kind=kinds.pop() if len(kinds) == 1 else Kind.RANK_NOT_JOINED,
             culprits=culprits,
             victims=waiting,
-            said=f"{ranks_in_words(culprits)} failed ({cause.value}), and {ranks_in_words(waiting)} waited in vain",
+            said=f"{ranks_in_words(culprits)} failed ({cause.value}), and {what}",
             evidence=tuple(line_of(event, rank) for rank, event in sorted(failed.items()))
-            + tuple(_wait_line(rank, statements) for rank in waiting[:1]),
+            + tuple(_wait_line(rank, statements) for rank in waiting[:1])
+            + tuple(line_of(event, None, culprits) for event in first.values()),
             cause=cause,
             remarks=(
                 f"{ranks_with(culprits, 'is', 'are')} named by what was logged before any wait; times are not compared",
@@ -86,6 +89,13 @@ def opinions_by_own_words(statements: Statements, observations: Observations, af
             ),
         )
     ]
+
+
+def _first_to_end(statements: Statements) -> dict[int, LogEvent]:
+    """The rank that a launcher saw end first; by its local number nobody is told."""
+    seen = with_field(statements.of_kind(EventKind.SIGNAL), "first_to_end")
+    ranks = {int(event.fields["first_to_end"]): event for _, event in seen if "horovodrun" not in event.fields}
+    return ranks if len(ranks) == 1 else {}
 
 
 def has_lost_peers(statements: Statements) -> bool:

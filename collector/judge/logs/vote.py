@@ -1,14 +1,13 @@
 """What one kind of log line, read over all ranks, says about who holds the job."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from collector.align.marks.table import Witness
 from shared.answer.diagnosis import Evidence, GroupRef, Link, LogEvidence
 from shared.answer.words import Cause, Kind
-from shared.packs import read_pack
+from shared.packs import fitting, read_pack
 from shared.rank_sets import fold, ranks_in_words
 from shared.wire.log_events import LogEvent
 
@@ -77,23 +76,6 @@ def voted(
             vague=row.get("vague", False),
         )
     ]
-
-
-Row = Mapping[str, Any]
-
-
-def fitting(rows: Iterable[Row], known: Mapping[str, object]) -> Row:
-    """Return the first row whose `fields` are known, each with its value, or any for ""."""
-    return next(
-        row
-        for row in rows
-        if all(name in known and value in ("", known[name]) for name, value in row.get("fields", {}).items())
-    )
-
-
-def said_by(rows: Iterable[Row], known: Mapping[str, object]) -> str:
-    """Return what the first row that fits says."""
-    return str(fitting(rows, known)["said"].format_map(defaultdict(str, known)))
 
 
 def lines_of(lines: Sequence[Said], about: Iterable[int] = ()) -> tuple[LogEvidence, ...]:

@@ -19,6 +19,7 @@ from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.snapshot import NodeSnapshot
 
 LOGS, RECORDS, STACKS, ENDINGS = "log", "flight records", "stacks", "how processes ended"
+LOG_ENDS = "where a log ends"
 _STATES = {
     EventKind.WATCHDOG_TIMEOUT: Stated.WAITS,
     EventKind.BARRIER_FAILED: Stated.WAITS,
@@ -31,6 +32,7 @@ _STATES = {
     EventKind.OUT_OF_MEMORY: Stated.FAILED,
     EventKind.DEVICE_ERROR: Stated.FAILED,
     EventKind.SIGNAL: Stated.ENDED,
+    EventKind.LAST_LINE: Stated.AT,
 }
 """Lines of other kinds say nothing of a wait."""
 _OF_OTHERS = {"never_joined": Stated.BEHIND, "ready": Stated.WAITS, "apart": Stated.WAITS, "ranks": Stated.BEHIND}
@@ -39,8 +41,12 @@ _SECONDS = {"elapsed_ms": 1e-3, "waited_ms": 1e-3, "timeout_ms": 1e-3, "stuck_se
 _SECONDS |= {"waited_seconds": 1.0}
 
 
+_PLACES = ("group_rank", "waiter")
+"""Fields that tell whose line it is by a place in its group."""
 _LONGEST = 500
-_CHANGES = re.compile(r"0x[0-9a-f]+|\d+")
+_CHANGES = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+# step 119 | loss 2.3        {'loss': 1.2, 'epoch': 3}        Epoch: [0] [ 260/9143]
+_STEP = re.compile(r"\b(?:step|iter(?:ation)?|epoch|batch)\W{1,4}\d+(?:\.\d+)?|\b\d+/\d+\b", re.IGNORECASE)
 _MARKS = re.compile(
     r"\[(?:rank ?[:=]? ?)?N(?:,N)?\](?:<\w+>)?:?|\([\w.:]* ?pid=N[^)]*\)|(?:DP|TP|PP|EP)N", re.IGNORECASE
 )
@@ -88,7 +94,7 @@ def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> It
     """Yield all that is said, in the order of sources, ranks and lines."""
     spoken = observations.statements
     for rank, event in _of_tables((*spoken.all(), *spoken.voices)):
-        yield from _of_line(rank, event)
+        yield from _of_line(_in_world(event, observations.roster.world_size) if rank is None else rank, event)
     for edge in observations.edges:
         name = edge.group.ref.description or edge.group.name
         yield Saying(edge.waiter, Stated.WAITS, RECORDS, edge.signature.op, name, edge.sequence)
@@ -99,6 +105,14 @@ def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> It
     for view in observations.roster.gone():
         if view.exited is not None:
             yield Saying(view.rank, Stated.ENDED, ENDINGS, place=how_they_ended({view.rank: view.exited}))
+
+
+def _in_world(event: LogEvent, world_size: int | None) -> int | None:
+    """The rank that a place is in the group of all ranks: the default one, or one that is as large as the job."""
+    fields, key = event.fields, key_of(event)
+    if (key is not None and key.is_default) or (world_size is not None and fields.get("expected") == str(world_size)):
+        return next((int(fields[name]) for name in _PLACES if name in fields), None)
+    return None
 
 
 def _of_tables(heard: Sequence[tuple[int | None, LogEvent]]) -> Iterator[tuple[int | None, LogEvent]]:
@@ -135,6 +149,10 @@ def _of_line(rank: int | None, event: LogEvent) -> Iterator[Saying]:
         return
     if event.kind is EventKind.COLLECTIVE_MISMATCH and "rank" in fields and rank is None:
         who = f"group rank {fields['rank']}"
+    if event.kind is EventKind.LAST_LINE and "sequence" not in fields:
+        steps = ", ".join(_STEP.findall(event.text))
+        yield Saying(who, state, LOG_ENDS, place=steps, line=event.text, path=event.path)
+        return
     timeout = timeout_of(event) if event.kind is EventKind.WATCHDOG_TIMEOUT else None
     key = key_of(event)
     told = next((float(fields[name]) * unit for name, unit in _SECONDS.items() if _is_number(fields.get(name))), None)
@@ -154,9 +172,11 @@ def _name(event: LogEvent) -> str:
         return f"{_CALLS_ITSELF}{fields['writer']}"
     if "writer_pid" in fields:
         return f"process {fields['writer_pid']} on {fields['writer_host']}"
-    number = next((fields[name] for name in ("group_rank", "waiter") if name in fields), None)
+    number = next((fields[name] for name in _PLACES if name in fields), None)
     if number is not None:
         return f"group rank {number}"
+    if "tool" in fields:
+        return ", by ".join(filter(None, (fields["part"], fields["tool"])))
     return f"a process on {fields['writer_host']}" if "writer_host" in fields else f"a process in {event.path}"
 
 

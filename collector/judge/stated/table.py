@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from collector.align.observations import Observations
 from collector.judge.report.headline import Interpretation
-from collector.judge.stated.sayings import LOGS, Key, Saying, sayings
+from collector.judge.stated.sayings import LOG_ENDS, LOGS, Key, Saying, sayings
 from shared.answer.statements import Stated, Statement
 from shared.answer.words import Verdict
 from shared.isolation import costs_itself
@@ -26,7 +26,7 @@ _MOST = 100
 _LONGEST = 300
 _ORDER = tuple(Stated)
 # the process that calls itself DP1 TP4        process 4711 of stacks.txt
-_NUMBERED = re.compile(r"(?P<before>.*?)(?P<number>\d{1,7})(?P<after>\D*(?: of .*)?)")
+_NUMBERED = re.compile(r"(?P<before>.*?)(?P<number>0|[1-9]\d{0,6})(?P<after>\D*(?: of .*)?)")
 
 
 @dataclass
@@ -54,7 +54,9 @@ def stated(
     spoken = {rank for row in rows for rank in row.who if isinstance(rank, int)}
     silent = sorted(rank for rank in observations.roster.ranks if rank not in spoken)
     if told and silent:
-        text = f"nothing is known of {ranks_in_words(silent)}"
+        nameless = any(isinstance(who, str) for row in rows for who in row.who)
+        text = f"{'no line names' if nameless else 'nothing is known of'} {ranks_in_words(silent)}"
+        text += ": any of them may be among those above" * nameless
         told.append(Statement(ranks=fold(silent), who=ranks_in_words(silent), state=Stated.SILENT, text=text))
     return tuple(told)
 
@@ -145,6 +147,8 @@ def _in_words(who: str, row: _Row) -> str:
         return f"{who} had not come, by the line: {said.line[:_LONGEST]}"
     if not what:
         line = f": {said.line[:_LONGEST]}" if said.line else f": {said.place}"
+        if said.source == LOG_ENDS:
+            return f"{who} last wrote{line}"
         return f"{who} waited{long}{line}" if said.state is Stated.WAITS and (long or said.line) else f"{who}{line}"
     at = f" ({said.place})" if said.place else ""
     if said.state is Stated.WAITS:

@@ -6,6 +6,7 @@ It is a weak statement: shown with who said it, and nobody is accused by it.
    and a plan (`retrying in 30 s`, `timeout set to 600 s`) is none.
 2. That he waits is said again and again, up to the log's end: how long it was, the times before the lines tell.
 3. Of a log in which nothing else is known: its first errors, by what loggers and runtimes put before or into them.
+4. Of whoever tells nothing else: the line at which he stopped, or a trouble right above it. A log ends where it hangs.
 """
 
 import re
@@ -113,3 +114,16 @@ def errors(lines: Sequence[str]) -> list[int]:
     """3. Return the numbers of all lines that are errors by their form, those that say what failed before others."""
     found = [n for n, line in enumerate(lines) if line and _ERROR.search(line[:500]) and not _CALM.search(line[:500])]
     return sorted(found, key=lambda number: (_FAILED.search(lines[number][:500]) is None, number))
+
+
+# Waiting on device barrier for device TPU:0 ...        task 12 still reading        … No route to host, retrying
+_TROUBLE = re.compile(
+    rf"{_FAILED.pattern}|{_STILL.pattern}|\bstill \w+ing\b|\bretry|\bno route\b|unreachable", re.IGNORECASE
+)
+_NEAR = 10
+
+
+def last_word(lines: Sequence[str], numbers: Sequence[int]) -> int:
+    """4. Return the number of the line at which somebody stopped, of those that he wrote."""
+    near = reversed(numbers[-_NEAR:])
+    return next((number for number in near if _TROUBLE.search(lines[number][:500])), numbers[-1])

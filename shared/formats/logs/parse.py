@@ -102,6 +102,7 @@ def find_events(
         found = list(_with_exceptions(found, pieces, labels))
     if voices:
         found = _with_voices(found, pieces, telling)
+        found += _last_words(found, pieces, labels, owned=rank is not None)
     found.sort(key=lambda event: event[0])
     events = (_event(each, labels[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:])
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
@@ -140,10 +141,32 @@ def _first_errors(lines: Sequence[str]) -> list[_Found]:
     first: dict[str, dict[str, _Found]] = defaultdict(dict)
     for number in general_voice.errors(lines[start:]):
         line = lines[start + number]
-        own = first[str(process_of_line(line) or name_of_writer(line) or rank_of_line(line))]
+        own = first[_writer(line)]
         if len(own) < _MOST_ERRORS_OF_ONE:
             own.setdefault(general_voice.form_of(line), (start + number, EventKind.SAYS_ERROR, line, {}))
     return [each for own in first.values() for each in own.values()][:_MOST_ERRORS]
+
+
+def _writer(line: str) -> str:
+    """Equal for the lines of one process, and for all that do not say whose they are."""
+    return str(process_of_line(line) or name_of_writer(line) or rank_of_line(line))
+
+
+def _last_words(found: Sequence[_Found], lines: Sequence[str], labels: Sequence[str], *, owned: bool) -> list[_Found]:
+    """Return where those stop who tell nothing else: of a log that tells something, those alone who name their rank.
+
+    In an `owned` file the owner is who calls himself nothing.
+    """
+    told = {number for number, kind, *_ in found if kind not in _TELL_NOTHING}
+    own: dict[str, list[int]] = defaultdict(list)
+    for number in sorted({*range(max(0, len(lines) - _MOST_LAST), len(lines)), *told}):
+        line = lines[number]
+        speaks = rank_of_line(line) is not None if told else not (owned and name_of_writer(line))
+        if number in told or (speaks and any(map(str.isalpha, line))):
+            own["" if owned else labels[number] + _writer(line)].append(number)
+    silent = [numbers for numbers in own.values() if told.isdisjoint(numbers)]
+    stops = sorted(general_voice.last_word(lines, numbers) for numbers in silent)
+    return [(number, EventKind.LAST_LINE, lines[number], {}) for number in stops]
 
 
 def _with_duration(found: _Found, said: Mapping[int, _Found]) -> _Found:

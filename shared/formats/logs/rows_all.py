@@ -3,12 +3,10 @@
 import re
 
 from shared.formats.recorder.operations import CANONICAL_OPS
-from shared.packs import LineRow, read_pack
+from shared.packs import line_rows
 from shared.wire.log_events import EventKind
 
-MATCHERS = tuple(
-    LineRow(EventKind(row["kind"]), row["hint"], row["pattern"]) for row in read_pack(__file__, "rows.toml")["rows"]
-)
+MATCHERS = line_rows(__file__, "rows.toml", EventKind)
 
 # [PG ID 2 PG GUID 9(dp) Rank 4]        [PG 0 (default_pg) Rank 3]        [PG 1 Rank 0]        the rank is the group's
 GROUP = re.compile(

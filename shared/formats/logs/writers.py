@@ -32,7 +32,7 @@ _LAUNCHERS = re.compile(
 # [E ProcessGroupNCCL.cpp:828] [Rank 3] Watchdog caught …                                          PyTorch up to 2.1
 # [rank: 3] Seed set to 1234            [rank=3] step 9                [RANK 3] saving            rank 3: no such shard
 _PLACE = re.compile(r"\[(?:rank ?[:=] ?|Rank[ :=] ?|RANK[ :=] ?)(?P<rank>\d{1,7})\]|^(?:rank|Rank|RANK) ?(\d{1,7}): ")
-_PLACE_WITHIN = 100
+_PLACE_WITHIN = 200
 # [node1:3]: ValueError: no shard          2026-11-21 09:10:11.123<tab>node1:3<tab>trainer:648<tab>ERROR<tab>no shard
 _HOST_AND_NUMBER = re.compile(
     r"(?:\[(?=[^\]:]{0,254}\d)|(?<=\t)(?=[^\t:]{0,254}\d))(?P<host>[A-Za-z][\w-]{0,63}(?:\.(?!py:)[\w-]{1,63}){0,6}):"

@@ -205,9 +205,8 @@ def test_logs_of_jobs_stay_logs_of_jobs(text: str, tmp_path: Path) -> None:
     save(tmp_path, looks_without_kernel_log())
     (tmp_path / "rank_3.log").write_text(text)
     assert read(tmp_path) == ({}, [])
-    (rank,) = {
-        r.logs.files[0].lines for s in read_directory(tmp_path)[0] for r in s.ranks if not isinstance(r.logs, Missing)
-    }
+    read_logs = (r.logs for s in read_directory(tmp_path)[0] for r in s.ranks)
+    (rank,) = {logs.files[0].lines for logs in read_logs if not isinstance(logs, Missing) and logs.files}
     assert rank == tuple(text.splitlines())
 
 

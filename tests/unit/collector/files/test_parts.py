@@ -20,7 +20,7 @@ TAIL_OF_IT = FAILED_STACK.partition("\n")[2]
 TOOLS = {
     "nvidia-smi": "| NVIDIA-SMI 550.54.15     Driver Version: 550.54.15     CUDA Version: 12.4 |\n",
     "nvidia-smi --query-gpu": "index, name, utilization.gpu [%]\n0, NVIDIA H100 80GB HBM3, 100 %\n",
-    "ibstat": "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n",
+    "ibstat": "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n",
     "sacct": "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode\n",
     "dcgmi": "Successfully ran diagnostic for group.\n+---------------------------+----------------+\n",
     "kubectl": "NAME        READY   STATUS    RESTARTS   AGE\ntrainer-0   1/1     Running   0          3h\n",
@@ -73,7 +73,12 @@ def test_the_stack_of_a_failed_collective_is_of_a_log(frames: str, tmp_path: Pat
 def test_output_of_other_tools(tool: str, tmp_path: Path) -> None:
     (read,) = judged(tmp_path, notes=TOOLS[tool]).read
     assert read.kind == f"output of {tool.partition(' --')[0]}"
-    assert read.note == "it is not a kind of file that is read"
+    assert read.note == "no line of it is known to show trouble"
+
+
+def test_output_of_a_tool_that_shows_nothing_of_a_job(tmp_path: Path) -> None:
+    (read,) = judged(tmp_path, notes="top - 06:24:42 up 12 min,  0 user,  load average: 27.06, 14.12, 5.90\n").read
+    assert (read.kind, read.note) == ("output of top", "it is not a kind of file that is read")
 
 
 def test_a_log_that_quotes_a_tool_is_a_log(tmp_path: Path) -> None:

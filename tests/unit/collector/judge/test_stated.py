@@ -22,6 +22,19 @@ Thread 4079 (active)
 """
 WATCHDOGS = "".join(f"[2026-03-09 00:57:15 TP{at}] Watchdog timeout (self.watchdog_timeout=300)\n" for at in range(3))
 CLOUD = "  | 2026-08-23T22:22:51.873Z | [rank4]:[E ProcessGroupNCCL.cpp:1537] [PG 0 Rank 4] Timeout at NCCL work: 704"
+COUNTED = (
+    "[rank0]: step 120 | loss 2.31\n[rank1]: step 118 | loss 2.4\n[rank1]: step 119 | loss 2.5e-1\n"
+    "[rank2]: step 120 | loss 2.29\n"
+)
+REFUSED = (
+    "node1:42:44 [0] NCCL INFO connect: No route to host, retrying (33/34)\n"
+    "node1:42:44 [0] NCCL INFO connect: No route to host, retrying (34/34)\n"
+    "node1:42:44 [0] NCCL INFO Channel 00/02 : 0 1\n"
+)
+BARRIER = (
+    "Waiting in store based barrier to initialize process group for rank: {}, key: store_based_barrier_key:1 "
+    "(world_size=16, worker_count=7, timeout=0:30:00)\n"
+)
 WAITS = "2026-06-15 10:45:21: I mesh_service.cc:208] Waiting to connect to client mesh master (300 seconds) 10.1.0.7\n"
 
 
@@ -37,7 +50,18 @@ WAITS = "2026-06-15 10:45:21: I mesh_service.cc:208] Waiting to connect to clien
         (IN_MPI, "waits", "waited in allreduce (inside MPI"),
         ("".join(f"> {line}\n" for line in IN_MPI.splitlines()), "waits", "waited in allreduce (inside MPI"),
         (f"### Rank 0\n\n```\n{IN_MPI}```\n", "waits", "rank 0 waited in allreduce"),
-        ("[rank2]: step 7 took 300 seconds\nAvg throughput: 1.2, Waiting: 300 reqs\n", "", ""),
+        ("[rank2]: step 7 took 300 seconds\n", "at silent", "rank 2 last wrote: [rank2]: step 7 took 300 seconds"),
+        (COUNTED, "at at", "ranks 0,2 last wrote: [rank0]: step 120 | loss 2.31"),
+        (COUNTED, "at at", "rank 1 last wrote: [rank1]: step 119 | loss 2.5e-1"),
+        (f"{COUNTED}{caught(3, 12)}\n", "waits at at", "rank 1 last wrote: [rank1]: step 119"),
+        (
+            REFUSED,
+            "at",
+            "process 42 on node1 last wrote: node1:42:44 [0] NCCL INFO connect: No route to host, retrying",
+        ),
+        (BARRIER.format(6), "waits silent", "rank 6 waited: Waiting in store based barrier"),
+        (BARRIER.format(6), "waits silent", "nothing is known of ranks 0-5,7-15"),
+        (f"{BARRIER.format(6)}{WATCHDOGS}", "waits waits silent", "no line names ranks 0-5,7-15: any of them may be"),
     ],
 )
 def test_what_is_said(text: str, states: str, says: str, tmp_path: Path) -> None:

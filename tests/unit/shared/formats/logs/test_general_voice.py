@@ -86,7 +86,8 @@ def test_errors_are_told_of_a_log_alone_in_which_nothing_else_is_known() -> None
     unknown = [f"(Worker pid={pid}) ERROR step {step} refused" for pid in (41, 42) for step in (1, 2, 3)]
     unknown += ["(Worker pid=42) ERROR giving up", "(Worker pid=42) ERROR gone"]
     found = find_events(["step 1", *unknown], path="a.log", rank=None, voices=True)
-    assert [(event.kind, event.number) for event in found] == [(EventKind.SAYS_ERROR, n) for n in (1, 4, 7)]
+    told = [(event.kind, event.number) for event in found if event.kind is not EventKind.LAST_LINE]
+    assert told == [(EventKind.SAYS_ERROR, n) for n in (1, 4, 7)]
     known = [*unknown, "The client socket has timed out after 60s while trying to connect to 10.0.0.1:1234"]
     kinds = {event.kind for event in find_events(known, path="a.log", rank=None, voices=True)}
     assert kinds and EventKind.SAYS_ERROR not in kinds
@@ -96,3 +97,26 @@ def test_errors_are_told_of_a_log_alone_in_which_nothing_else_is_known() -> None
 def test_the_last_lines_alone_are_searched_for_errors() -> None:
     lines = ["(Worker pid=1) ERROR early"] + ["step"] * 2000 + ["(Worker pid=2) ERROR late"]
     assert [e.number for e in find_events(lines, path="a.log", rank=None, voices=True)] == [2001]
+
+
+def _stops(lines: list[str], rank: int | None = None) -> list[int]:
+    found = find_events(lines, path="a.log", rank=rank, voices=True)
+    return [event.number for event in found if event.kind is EventKind.LAST_LINE]
+
+
+@pytest.mark.parametrize(
+    ("lines", "rank", "stops"),
+    [
+        (["loading", "step 1", "", "=====  ---"], None, [1]),
+        (["loading shard 3 failed", "next", "step 1"], None, [0]),  # a trouble right above
+        (["loading shard 3 failed", *["step"] * 10], None, [10]),  # … and one that is long over
+        (["[rank0]: a", "[rank1]: a", "[rank0]: b"], None, [1, 2]),
+        (["[rank0]: a", "hello"], None, [0, 1]),
+        (["[rank3]: a", "shard 3 is 90000 ms late: stuck"], 3, []),
+        (["[rank0]: a", "[rank1]: shard 3 is 90000 ms late: stuck"], None, [0]),
+        (["hello", "[rank1]: shard 3 is 90000 ms late: stuck"], None, []),  # who names no rank, beside what is told
+        (["(Server pid=7) up", "step 1", "(Server pid=7) GET /health"], 3, [1]),  # another's line in a rank's file
+    ],
+)
+def test_a_log_ends_where_it_hangs(lines: list[str], rank: int | None, stops: list[int]) -> None:
+    assert _stops(lines, rank) == stops
