@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from agent.deadline import ThreadPool
+from agent.sources.awaited.awaited_source import AwaitedSource
 from agent.sources.fds import FdsSource
 from agent.sources.logs.logs_source import LogsSource
 from agent.sources.process import ProcessSource
@@ -27,6 +28,7 @@ def make_sources(
     sources: tuple[Source, ...] = (
         ProcessSource(pool),
         StacksSource(py_spy, pool, memory, fallback=pystack),
+        AwaitedSource(),
         FdsSource(),
         WithSiteSources(LogsSource(), pool),
         RecorderSource(memory, locator=locator),

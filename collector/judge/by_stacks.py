@@ -19,7 +19,7 @@ from collector.judge.by_lock_files import faults_by_lock_files
 from collector.judge.certainty import Support, how_sure, of_outsiders, shown_by
 from collector.judge.different_places import lines, places, places_as_evidence, places_in_words, waits_for_everybody
 from collector.judge.fault import TELLING, Fault, ended_well, kind_of
-from collector.judge.records.unrecorded_waits import outsiders
+from collector.judge.records.unrecorded_waits import in_store, outsiders
 from collector.judge.tie_breakers.new_group import RULE, makes_group, went_past
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
@@ -289,7 +289,9 @@ def _at_lines(fault: Fault, observations: Observations) -> Fault:
     storing = all(observations.doing(rank) is Doing.STORE for rank in waiting)
     if len(sides.all) == 1:
         at = sides.all[0][0]
+        alike = len({observations.activities[rank].label for rank in waiting}) == 1
         said = f"{ranks_with(waiting, 'is', 'are all')} {observations.activities[waiting[0]].label}, {at}"
+        said = said if alike else f"{in_store(waiting, observations)}, {at}"
         return replace(fault, cause=Cause.RENDEZVOUS, said=said) if storing else fault
     evidence = places_as_evidence(sides, observations)
     told = places_in_words(sides)

@@ -51,7 +51,7 @@ from collector.align.progress import Motion, motion_of
 from collector.align.roster import ByRank, Presence
 from collector.align.stacks.activity import NOT_SEEN
 from collector.align.stacks.polls import in_remote_call
-from collector.align.stacks.rank_activities import activities_of, spread_native
+from collector.align.stacks.rank_activities import activities_of, spread_native, told_by_stores
 from collector.align.stacks.stack_classes import classes_of
 from collector.align.stacks.tables.row_types import Doing
 from collector.checks.all import check_job
@@ -180,7 +180,8 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     groups = line_up(roster)  # 3
     recorded = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     traces = ByRank(recorded, lambda _: Trace())
-    activities = ByRank(spread_native(activities_of(roster.present()), roster.ranks), lambda _: NOT_SEEN)  # 8
+    seen = spread_native(activities_of(roster.present()), roster.ranks)
+    activities = ByRank(told_by_stores(seen, roster.ranks), lambda _: NOT_SEEN)  # 8
     motion = motion_of(roster, activities)  # 2
     edges = find_edges(groups, roster, traces, activities)  # 5
     earlier = (expected.usual_pause_seconds, frozenset(expected.faulty_hosts), expected.found_hung)

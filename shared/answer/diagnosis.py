@@ -18,6 +18,7 @@ from shared.answer.statements import Statement
 from shared.answer.words import Cause, Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
 from shared.rank_sets import FoldedRanks
+from shared.wire.stacks import AwaitedKind
 
 
 class Culprit(Contract):
@@ -165,6 +166,14 @@ class FdEvidence(EvidenceOfRanks):
     target: str | None = None
 
 
+class AwaitedEvidence(EvidenceOfRanks):
+    """What ranks wait for, by the memory of their Python."""
+
+    kind: Literal["awaited"] = "awaited"
+    what: AwaitedKind
+    keys: tuple[str, ...] = Field(default=(), description="Of a store, as the callers named them.")
+
+
 class MotionEvidence(EvidenceOfRanks):
     """Which ranks made progress between two looks."""
 
@@ -202,6 +211,7 @@ Evidence = Annotated[
     | AbsenceEvidence
     | LogEvidence
     | FdEvidence
+    | AwaitedEvidence
     | MotionEvidence
     | WorkEvidence
     | LagEvidence

@@ -19,7 +19,7 @@ from shared.wire.kernel_events import KernelEvents
 from shared.wire.log_events import LogEvent, Logs
 from shared.wire.ras import RasLook
 from shared.wire.setup import Setup
-from shared.wire.stacks import Stacks
+from shared.wire.stacks import Awaited, ServedKey, Stacks
 from shared.wire.trace import Marks, Trace
 
 ProcessState = Literal["R", "S", "D", "T", "t", "Z", "X", "I"]
@@ -182,6 +182,12 @@ class RankSnapshot(Value):
     )
     polled_lock: PolledLock | None = Field(
         default=None, description="The lock that its main thread may wait for; None: there is none, or nobody asked."
+    )
+    awaited: tuple[Awaited, ...] | Missing = Field(
+        default=(), description="What its threads wait for, as far as its Python's memory tells."
+    )
+    served: tuple[ServedKey, ...] = Field(
+        default=(), description="Keys that are awaited in stores which its process serves, or its launcher."
     )
     fds: Fds | Missing
     logs: Logs | Missing

@@ -1,10 +1,10 @@
-"""Stacks of one process: threads, and the table of frames that they share.
+"""Stacks of one process: threads, the table of frames that they share, and what threads wait for.
 
 Frames are kept outermost first, which is how stacks merge into prefix trees. py-spy and faulthandler
 print innermost first; their parsers reverse them once.
 """
 
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -70,6 +70,32 @@ class Stacks(Value):
             if named is None and thread.name == "MainThread":
                 named = thread
         return named
+
+
+AwaitedKind = Literal["store_key", "store_answer"]
+
+
+class Awaited(Value):
+    """What one thread waits for."""
+
+    tid: int = Field(description="Kernel thread id, as in the stacks.")
+    at: Frame = Field(description="The thread's innermost Python frame when this was read.")
+    kind: AwaitedKind = Field(
+        description="`store_key`: keys of a store that are not set; `store_answer`: that the store answers."
+    )
+    call: str = Field(description="The method that it has called: wait, get, …")
+    keys: tuple[str, ...] = Field(default=(), description="As the caller named them; secrets redacted.")
+    prefix: str = Field(default="", description="What the store sets before these keys.")
+
+
+class ServedKey(Value):
+    """A key that is awaited in a store of PyTorch's: nobody has set it."""
+
+    key: str = Field(description="With all prefixes of the stores before it; secrets redacted.")
+    clients: int = Field(ge=1, description="How many processes or threads wait for it.")
+    alike: tuple[str, ...] = Field(
+        default=(), description="The last of the keys that are set and differ from it by numbers alone."
+    )
 
 
 class StackTable:

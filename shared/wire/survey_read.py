@@ -29,7 +29,8 @@ _FDS = Missing(
     reason=Reason.NOT_ENABLED,
     detail="not in the survey of a large job; suspects were examined separately",
 )
-_BLANK = {**dict.fromkeys(RankSnapshot.model_fields), "fds": _FDS, "children": (), "beside": ()}
+_EMPTY = ("children", "beside", "awaited", "served")
+_BLANK = {**dict.fromkeys(RankSnapshot.model_fields), "fds": _FDS, **dict.fromkeys(_EMPTY, ())}
 """What a rank has of which a survey says nothing."""
 
 _T = TypeVar("_T")

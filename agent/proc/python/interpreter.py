@@ -27,7 +27,7 @@ from agent.proc.python.objects import PythonObjects
 _PYTHON = re.compile(r"(lib)?python[\d.]*(\.so[\d.]*)?")
 _MOST_GIVEN = 4 * 1024 * 1024
 """Bytes that are handed out of one process: a tenth of a second where it is honest, half a second where it is not."""
-_MOST_INTERPRETERS, _MOST_THREADS, _MOST_FRAMES = 64, 4096, 64
+_MOST_INTERPRETERS, _MOST_THREADS, _MOST_FRAMES = 16, 4096, 64
 _MOST_VARIABLES, _DEEPEST_STACK = 1024, 512
 _OF_NO_FUNCTION = "<shim>"
 """The file of the code that 3.12 has in frames between others."""
@@ -66,28 +66,24 @@ class Interpreter:
         self.objects = PythonObjects(PagedMemory(memory, most_given=_MOST_GIVEN), version)
         self._code = CodeObjects(self.objects)
 
-    def thread(self, tid: int) -> list[PythonFrame]:
-        """Return the frames of a thread, given its number in its own namespace; none where it is not Python's."""
+    def threads(self) -> dict[int, int]:
+        """Return where Python keeps each of its threads, by the numbers that these have in their own namespace."""
         read, layout = self.objects.paged.word, self._layout
-        for thread in self._threads():
-            if read(thread + layout.native_id) == tid:
-                at = thread
-                for offset in layout.frame:
-                    at = read(at + offset)
-                return list(self._frames(at))
-        return []
-
-    def _threads(self) -> Iterator[int]:
-        read, layout = self.objects.paged.word, self._layout
+        found: dict[int, int] = {}
         interpreter = read(self._runtime + layout.interpreters)
         for _ in range(_MOST_INTERPRETERS):
             thread = read(interpreter + layout.threads) if interpreter else 0
-            for _ in range(_MOST_THREADS):
-                if not thread:
-                    break
-                yield thread
+            while thread and len(found) < _MOST_THREADS and (number := read(thread + layout.native_id)) not in found:
+                found[number] = thread
                 thread = read(thread + layout.next_thread)
             interpreter = read(interpreter + layout.next_interpreter) if interpreter else 0
+        return found
+
+    def frames(self, thread: int) -> list[PythonFrame]:
+        """Return the innermost frames of a thread."""
+        for offset in self._layout.frame:
+            thread = self.objects.paged.word(thread + offset)
+        return list(self._frames(thread))
 
     def _frames(self, address: int) -> Iterator[PythonFrame]:
         """Between frames of functions stand those that begin a piece of C: these have no code."""

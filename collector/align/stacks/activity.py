@@ -1,17 +1,21 @@
 """Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 
 from collector.align.roster import Presence, RankView
+from collector.align.stacks.awaited import store_wait_of
 from collector.align.stacks.lock_files import lock_in_words, lock_of
 from collector.align.stacks.process_text import NO_SYSCALL, is_held, process_in_words
+from collector.align.stacks.seen_activity import NOT_SEEN as NOT_SEEN
+from collector.align.stacks.seen_activity import Activity as Activity
+from collector.align.stacks.seen_activity import place as place
+from collector.align.stacks.seen_activity import with_store_wait
 from collector.align.stacks.tables.kernel_facts import FROZEN, kernel_pattern
 from collector.align.stacks.tables.match_frames import frame_pattern, waits_for_work, waits_in
 from collector.align.stacks.tables.row_types import (
     TELLS_OF_CALLERS,
-    WAITS_FOR_RANKS,
     Doing,
     FramePattern,
     KernelPattern,
@@ -19,7 +23,6 @@ from collector.align.stacks.tables.row_types import (
     WaitsOn,
 )
 from collector.align.stacks.user_frames import is_user_frame, runs
-from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
 from shared.wire.snapshot import Child, PolledLock, Process
 from shared.wire.stacks import Frame, Stacks, Thread
@@ -32,75 +35,6 @@ _PLAIN_LABELS = {
 }
 """By whether there are frames, and whether the thread moved while it was read."""
 _RUNS_CALL, OF_RPC = "_run_function", "torch/distributed/rpc/"
-_PLAIN = frozenset({Told.IN_USER_CODE, Told.IN_LIBRARY})
-"""Neither a frame nor the kernel tells anything."""
-
-
-@dataclass(frozen=True)
-class Activity:
-    """What one rank is doing now. `frames` is the telling thread's stack, outermost first."""
-
-    doing: Doing
-    cause: Cause
-    label: str
-    """For people: nothing is decided by it."""
-    told: Told = Told.BY_PATTERN
-    waits_on: frozenset[WaitsOn] = frozenset()
-    op: str | None = None
-    thread: str = ""
-    frames: tuple[Frame, ...] = ()
-    user: Frame | None = None
-    process: str = ""
-    child: str = ""
-    kernel_agrees: bool = False
-    """Does the kernel (state, system call, children) tell the same story as the stack?"""
-    kernel_tells: bool = False
-    """Does the kernel tell what exactly holds it?"""
-    may_pass: bool = False
-    """Is it where a healthy rank may be for a minute, too: network, disk, a child process, a thread of its own?"""
-    may_be_idle: bool = False
-    """Does it look like a loop that waits for work, which may take for ever and is no fault?"""
-    runs_call: bool = False
-    """Does it run a remote procedure call of another rank's?"""
-    c_read: bool = False
-    """Was a native stack of it read, or of a rank at the same place?"""
-    keeps_gil: bool = False
-    """Is the thread asleep without having let go of the interpreter, so that no other thread can run?"""
-
-    @property
-    def waits_for_ranks(self) -> bool:
-        return self.doing in WAITS_FOR_RANKS
-
-    @property
-    def is_plain(self) -> bool:
-        """Is it known only whose code it is in?"""
-        return self.told in _PLAIN
-
-    @property
-    def in_c(self) -> bool:
-        """Does C code hold it that the user or an unknown library called? The caller's name does not tell which."""
-        called = self.told is Told.IN_LIBRARY or (self.user is not None and self.frames[-1] == self.user)
-        return self.doing is Doing.OUTSIDE and called and not self.kernel_tells
-
-    @property
-    def where(self) -> Where | None:
-        if not self.frames and not self.process:
-            return None
-        innermost = self.frames[-1] if self.frames else None
-        return Where(
-            user=None if self.user is None else place(self.user),
-            library=None if innermost is None or innermost == self.user else place(innermost),
-            thread=self.thread,
-            process=self.process,
-            child=self.child,
-        )
-
-
-NOT_SEEN = Activity(Doing.UNKNOWN, Cause.UNKNOWN, "not seen", told=Told.NOT_SEEN)
-
-
-def place(frame: Frame) -> Place:
-    return Place(function=frame.function, file=frame.file, line=frame.line)
 
 
 def runs_call(stack: Sequence[Frame]) -> bool:
@@ -118,6 +52,7 @@ _HELD_BY = {Presence.STOPPED: "stopped by a signal", Presence.FROZEN: "frozen wi
 
 def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
+    seen = with_store_wait(seen, store_wait_of(view))
     seen = _with_kernel(seen, _process_of(view))
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = with_lock_file(seen, lock_of(view.looks[-1]) if view.looks else None)

@@ -4,11 +4,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import NOT_SEEN, Activity, from_stacks, with_lock_file, with_the_rest
+from collector.align.stacks.activity import (
+    NOT_SEEN,
+    Activity,
+    from_stacks,
+    with_lock_file,
+    with_the_rest,
+)
+from collector.align.stacks.awaited import told_by_store, unset_keys
 from collector.align.stacks.lock_files import lock_of
+from collector.align.stacks.seen_activity import with_store_wait
 from collector.align.stacks.tables.match_frames import IN_DATABASE
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from shared.isolation import costs_itself
+from shared.wire.snapshot import RankSnapshot
 
 
 def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
@@ -23,7 +32,7 @@ def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
         key = id(view.stacks), id(view.native_stacks)
         if key not in read:
             read[key] = _by_stacks(view)
-        if view.looks and (view.looks[-1].children or view.looks[-1].polled_lock is not None):
+        if view.looks and _is_its_own(view.looks[-1]):
             found[view.rank] = _whole(read[key], view)
             continue
         process = view.process
@@ -40,6 +49,11 @@ def activities_of(views: Iterable[RankView]) -> dict[int, Activity]:
             known[whole] = _whole(read[key], view)
         found[view.rank] = known[whole]
     return found
+
+
+def _is_its_own(look: RankSnapshot) -> bool:
+    """Does it tell of more than stacks and the kernel do, which many ranks share?"""
+    return bool(look.children or look.awaited) or look.polled_lock is not None
 
 
 @costs_itself(lambda view: NOT_SEEN, part="what stacks show")
@@ -67,6 +81,18 @@ def spread_native(activities: dict[int, Activity], views: dict[int, RankView]) -
         rank: _shared(activity, known, views[rank])
         if (known := told.get(activity.frames)) is not None and activity.doing in (Doing.OUTSIDE, Doing.WORK)
         else activity
+        for rank, activity in activities.items()
+    }
+
+
+@costs_itself(lambda activities, views: activities)
+def told_by_stores(activities: dict[int, Activity], views: dict[int, RankView]) -> dict[int, Activity]:
+    """Say of keys that ranks wait for that nobody has set them, where the store's own process shows that."""
+    unset = unset_keys(views.values())
+    return {
+        rank: activity
+        if activity.store_wait is None
+        else with_store_wait(activity, told_by_store(activity.store_wait, unset))
         for rank, activity in activities.items()
     }
 

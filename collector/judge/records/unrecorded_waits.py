@@ -4,6 +4,7 @@ Gloo records neither sends nor receives, no backend records store waits, and a r
 inside the call for N. The stack decides what such a rank is doing; whom it waits for is not known.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from shared.answer.words import Cause, Kind
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Trace
+
+_MOST_KEYS = 4
 
 
 def waits_unrecorded(root: int, observations: Observations) -> bool:
@@ -155,10 +158,11 @@ def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observation
         at = "" if user is None else f" at {place(user)}"
         what = "" if base.op is None else f" in {base.op}" + ("" if base.sequence is None else f" #{base.sequence}")
         said = (
-            f"{ranks_with(hidden, 'is', 'are')} {observations.activities[hidden[0]].label}{at}, and "
+            f"{in_store(hidden, observations)}{at}, and "
             f"{ranks_with(base.victims, 'waits', 'wait')} for {either(hidden, 'it', 'them')}{what}"
         )
-        remark = "which key that is, and who should set it, no record tells"
+        named = all(seen.store_wait is not None for seen in observations.seen(hidden))
+        remark = f"{'' if named else 'which key that is, and '}who should set it, no record tells"
         return replace(base, culprits=(), victims=everybody, cause=Cause.RENDEZVOUS, said=said, remarks=(remark,))
     return replace(
         base,
@@ -168,6 +172,15 @@ def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observation
         cause=Cause.USER_CODE,
         remarks=(f"{where}; {RULE}, and the others have moved on",),
     )
+
+
+def in_store(ranks: Sequence[int], observations: Observations) -> str:
+    """Say what ranks wait for in the store, those that wait for the same together."""
+    together: dict[str, list[int]] = defaultdict(list)
+    for rank in ranks:
+        together[observations.activities[rank].label].append(rank)
+    told = [f"{ranks_with(each, 'is', 'are')} {label}" for label, each in [*together.items()][:_MOST_KEYS]]
+    return ", ".join(told) + (" …" if len(together) > _MOST_KEYS else "")
 
 
 def _peers_unknown(rank: int, observations: Observations) -> bool:

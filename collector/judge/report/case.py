@@ -8,6 +8,7 @@ from functools import cached_property
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
+from collector.align.stacks.awaited import keys_in_words
 from collector.align.stacks.call_sites import parting_call
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.work.children import named
@@ -108,6 +109,13 @@ class Case:
         asking = (rank for rank in sorted(self.everybody) if self.observations.doing(rank) is Doing.STORE)
         users = [self.observations.activities[rank].user for rank in asking if not makes_group(rank, self.observations)]
         return next((str(place(user)) for user in users if user is not None), "")
+
+    @cached_property
+    def awaited_key(self) -> str:
+        """What ranks wait for in the store, by name; empty: no key is known."""
+        waits = (self.observations.activities[rank].store_wait for rank in sorted(self.everybody))
+        keys = dict.fromkeys(key for wait in waits if wait is not None for key in wait.awaited.keys)
+        return keys_in_words(tuple(keys)) if keys else ""
 
     @cached_property
     def sibling(self) -> str:
@@ -291,6 +299,7 @@ class Case:
             "sibling": self.sibling,
             "branch": self.branch,
             "asks_store_at": self.asks_store_at,
+            "awaited_key": self.awaited_key,
             "sides": self.sides,
             "nccl": "" if self.nccl_fault is None else f"{self.nccl_fault.change}: {self.nccl_fault.why}",
             "report": "" if self.nccl_fault is None else self.nccl_fault.report,

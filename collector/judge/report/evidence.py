@@ -14,6 +14,7 @@ from collector.align.stacks.user_frames import user_call
 from collector.align.work.siblings import Sibling
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch
+from collector.judge.report.awaited_evidence import awaited_evidence
 from collector.judge.report.summaries import still_in_words
 from shared.answer.diagnosis import (
     AbsenceEvidence,
@@ -60,6 +61,7 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
     found += [item for rank in fault.culprits for item in _of_rank(observations.roster.ranks[rank], observations)]
     if not any(isinstance(each, StackEvidence) for each in fault.evidence):
         found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
+    found += awaited_evidence(fault.culprits or fault.victims, observations)
     for rank in (rank for rank in fault.culprits if rank in observations.activities):
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if fault.kind is Kind.STARTUP_INCOMPLETE:

@@ -1,0 +1,74 @@
+"""The source `awaited`: what the threads of a rank wait for, read from its Python's memory without stopping it.
+
+A stack tells where a thread waits. What for stands beside it, such as the key that a store was asked for. Only what
+waits in one of the known ways is followed; of any other thread no more is read than its frames.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from agent.deadline import Deadline
+from agent.errors import Gone, Unavailable
+from agent.find.choose_ranks import Rank
+from agent.proc.memory.mappings import read_mappings
+from agent.proc.memory.process_memory import Unreadable, open_memory
+from agent.proc.procfs import ProcFs
+from agent.proc.python.interpreter import Interpreter
+from agent.sources.awaited.store_keys import StoreKeys
+from agent.sources.awaited.store_server import keys_awaited
+from agent.sources.look_context import LookContext
+from agent.sources.source import Answer, LookDepth
+from shared.errors import NotPermitted
+from shared.missing import Reason
+from shared.wire.stacks import Awaited, ServedKey
+
+_SECONDS = 1.0
+_MOST_THREADS = 64
+
+
+class AwaitedSource:
+    """Fills `awaited` and `served`."""
+
+    name = "awaited"
+
+    def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
+        if question.brief or question.stacks == "none":
+            return {self.name: ()}
+        procfs, pid = context.procfs, rank.stat.pid
+        if procfs.stat(pid).state == "D":
+            raise Unavailable(Reason.REFUSED, "the memory map of a process that the kernel holds is not read")
+        with open_memory(procfs, rank.stat, deadline.at_most(_SECONDS)) as memory:
+            regions = read_mappings(procfs, pid)
+            here = Interpreter(memory, regions)
+            awaited = tuple(_awaited(here, StoreKeys(here, memory, regions), _numbers(procfs, pid)))
+            served = tuple(keys_awaited(procfs, pid, memory, regions))
+        return {self.name: awaited, "served": served or _served_by_launcher(procfs, rank, deadline)}
+
+
+def _awaited(here: Interpreter, stores: StoreKeys, tids: Mapping[int, int]) -> Iterator[Awaited]:
+    """One that goes on while it is read costs the others nothing."""
+    threads = here.threads()
+    for inner in sorted(threads.keys() & tids.keys())[:_MOST_THREADS]:
+        with suppress(Unreadable):
+            frames = here.frames(threads[inner])
+            found = stores.awaited_by(tids[inner], frames[0]) if frames else None
+            if found is not None:
+                yield found
+
+
+def _served_by_launcher(procfs: ProcFs, rank: Rank, deadline: Deadline) -> tuple[ServedKey, ...]:
+    """torchrun serves the store of its ranks itself. One of them tells, and of a parent of the same user alone."""
+    if rank.identity.local_rank not in (0, None):
+        return ()
+    with suppress(Gone, NotPermitted, Unavailable):
+        parent = procfs.stat(procfs.stat(rank.stat.pid).parent_pid)
+        if procfs.uids(parent.pid) == procfs.uids(rank.stat.pid):
+            with open_memory(procfs, parent, deadline.at_most(_SECONDS)) as memory:
+                return tuple(keys_awaited(procfs, parent.pid, memory, read_mappings(procfs, parent.pid)))
+    return ()
+
+
+def _numbers(procfs: ProcFs, pid: int) -> Mapping[int, int]:
+    """Return our numbers of a process's threads by those in its own namespace."""
+    tids = procfs.tids(pid)
+    return {tid if procfs.inner_pid(pid) == pid else procfs.inner_pid(pid, tid): tid for tid in tids}

@@ -1,0 +1,35 @@
+"""What ranks wait for by the memory of their Python, as evidence: those that wait for the same are one piece of it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from collector.align.observations import Observations
+from collector.align.stacks.awaited import StoreWait, keys_in_words
+from shared.answer.diagnosis import AwaitedEvidence
+from shared.plural import counted, either, ranks_with
+from shared.rank_sets import fold
+
+
+def awaited_evidence(ranks: Iterable[int], observations: Observations) -> Iterator[AwaitedEvidence]:
+    """Iterate over what those of these ranks wait for of which that is known."""
+    together: dict[StoreWait, list[int]] = defaultdict(list)
+    for rank in ranks:
+        activity = observations.activities.get(rank)
+        if activity is not None and activity.store_wait is not None:
+            together[activity.store_wait.of_any_thread].append(rank)
+    for wait, waiting in together.items():
+        named = f"{wait.awaited.call}() for {keys_in_words(wait.awaited.keys)}"
+        text = f"{ranks_with(waiting, 'has', 'have')} called {named}{_told_by_store(wait)}"
+        yield AwaitedEvidence(ranks=fold(waiting), text=text, what=wait.awaited.kind, keys=wait.awaited.keys)
+
+
+def _told_by_store(wait: StoreWait) -> str:
+    """What the process that serves the store has of the first key."""
+    if not wait.unset:
+        return ""
+    served = wait.unset[0]
+    prefix = served.key.removesuffix(wait.awaited.keys[0])
+    alike = ", ".join(f"'{key.removeprefix(prefix)}'" for key in served.alike)
+    before = f"; set before: {alike}" if alike else ""
+    waits = either(range(served.clients), "waits", "wait")
+    return f"; the store has no key '{served.key}', for which {counted(served.clients, 'client')} {waits}{before}"
