@@ -28,7 +28,11 @@ _WAITS: tuple[tuple[AwaitedKind, re.Pattern[str], frozenset[str]], ...] = (
     ("event", re.compile(r"(^|/)(threading|asyncio/locks)\.py$"), frozenset({"wait", "acquire", "wait_for"})),
 )
 _INNERMOST = 6
-_MOST_OBJECTS = 64
+_MOST_OBJECTS = 32
+_MOST_FUNCTIONS = 8
+"""Of the job's own, innermost first, in which threads are sought."""
+_MOST_ENDED, _MOST_COROUTINES = 8, 16
+_LONGEST_NAME = 1000
 _STANDARD = re.compile(r"(^|/)(lib/python3\.\d+/(?!site-packages|dist-packages)|<frozen )")
 
 
@@ -53,8 +57,8 @@ def awaited_at_home(
         limited="timeout" in variables and here.objects.type_name(variables["timeout"]) != "NoneType",
         thread=_thread(here, of, alive) if kind == "thread" else None,
         task="" if chain is None else told(chain.task),
-        chain=() if chain is None else tuple(map(_place, chain.frames)),
-        ended=tuple(dict.fromkeys(_ended(here, (*frames, *inner), alive))),
+        chain=() if chain is None else tuple(map(_place, chain.frames[-_MOST_COROUTINES:])),
+        ended=tuple(dict.fromkeys(_ended(here, (*inner, *frames), alive)))[:_MOST_ENDED],
         alone=len(alive) == 1,
     )
 
@@ -71,7 +75,7 @@ def _outermost(frames: Sequence[PythonFrame]) -> tuple[AwaitedKind, PythonFrame]
 
 
 def _place(frame: PythonFrame) -> Frame:
-    return Frame(frame.function, frame.file, frame.line)
+    return Frame(frame.function[:_LONGEST_NAME], frame.file[:_LONGEST_NAME], frame.line)
 
 
 def _size(here: Interpreter, queue: int) -> int | None:
@@ -94,7 +98,7 @@ def _thread(here: Interpreter, address: int, alive: frozenset[int]) -> OfThread 
 
 def _ended(here: Interpreter, frames: Sequence[PythonFrame], alive: frozenset[int]) -> Iterator[str]:
     """Iterate over the names of threads that have ended, as far as functions of the job's have them at hand."""
-    for frame in (frame for frame in frames if not _STANDARD.search(frame.file)):
+    for frame in [frame for frame in frames if not _STANDARD.search(frame.file)][:_MOST_FUNCTIONS]:
         with suppress(Unreadable):
             for value in list(here.variables(frame).values())[:_MOST_OBJECTS]:
                 for each in _at_hand(here, value):
