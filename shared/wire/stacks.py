@@ -72,20 +72,36 @@ class Stacks(Value):
         return named
 
 
-AwaitedKind = Literal["store_key", "store_answer"]
+AwaitedKind = Literal["store_key", "store_answer", "queue", "future", "event", "thread", "task"]
+
+
+class OfThread(Value):
+    """A thread of the same process, as its Python knows it."""
+
+    name: str
+    tid: int = Field(description="Kernel thread id within its own namespace.")
+    alive: bool
 
 
 class Awaited(Value):
-    """What one thread waits for."""
+    """What one thread waits for, as its Python's memory tells: with what it has called, and who owes it."""
 
     tid: int = Field(description="Kernel thread id, as in the stacks.")
     at: Frame = Field(description="The thread's innermost Python frame when this was read.")
     kind: AwaitedKind = Field(
-        description="`store_key`: keys of a store that are not set; `store_answer`: that the store answers."
+        description="`store_key`: keys of a store that are not set; `store_answer`: that the store answers; in its own "
+        "process `queue`, `future`, `event` (or condition, or lock), `thread` (its end), `task` (whatever it awaits)."
     )
-    call: str = Field(description="The method that it has called: wait, get, …")
-    keys: tuple[str, ...] = Field(default=(), description="As the caller named them; secrets redacted.")
+    call: str = Field(description="The method that it has called: wait, Queue.get, …")
+    keys: tuple[str, ...] = Field(default=(), description="Of a store, as the caller named them; secrets redacted.")
     prefix: str = Field(default="", description="What the store sets before these keys.")
+    size: int | None = Field(default=None, ge=0, description="How many items the queue has; None: not known.")
+    limited: bool = Field(default=False, description="Does it wait for a limited time, by its own argument?")
+    thread: OfThread | None = Field(default=None, description="Whose end is awaited.")
+    task: str = Field(default="", description="The task of an event loop that waits so; empty: a thread does.")
+    chain: tuple[Frame, ...] = Field(default=(), description="Coroutines with what they await, outermost first.")
+    ended: tuple[str, ...] = Field(default=(), description="Threads that its functions have at hand, and that ended.")
+    alone: bool = Field(default=False, description="Does Python run no other thread in this process?")
 
 
 class ServedKey(Value):

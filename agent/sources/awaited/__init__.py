@@ -1,1 +1,1 @@
-"""What the threads of a rank wait for, by what its Python has in memory: keys of stores."""
+"""What the threads of a rank wait for, by what its Python has in memory: keys, queues, futures, threads, tasks."""

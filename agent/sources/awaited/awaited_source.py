@@ -1,7 +1,8 @@
 """The source `awaited`: what the threads of a rank wait for, read from its Python's memory without stopping it.
 
-A stack tells where a thread waits. What for stands beside it, such as the key that a store was asked for. Only what
-waits in one of the known ways is followed; of any other thread no more is read than its frames.
+A stack tells where a thread waits. What for stands beside it: the key that a store was asked for, the queue and how
+much is in it, the coroutines of a task. Only what waits in one of the known ways is followed; of any other thread no
+more is read than its frames.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import Unreadable, open_memory
 from agent.proc.procfs import ProcFs
 from agent.proc.python.interpreter import Interpreter
+from agent.sources.awaited.home_waits import awaited_at_home
 from agent.sources.awaited.store_keys import StoreKeys
 from agent.sources.awaited.store_server import keys_awaited
 from agent.sources.look_context import LookContext
@@ -52,6 +54,7 @@ def _awaited(here: Interpreter, stores: StoreKeys, tids: Mapping[int, int]) -> I
         with suppress(Unreadable):
             frames = here.frames(threads[inner])
             found = stores.awaited_by(tids[inner], frames[0]) if frames else None
+            found = found or (awaited_at_home(here, tids[inner], frames, frozenset(threads)) if frames else None)
             if found is not None:
                 yield found
 

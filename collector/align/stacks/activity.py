@@ -5,13 +5,13 @@ from dataclasses import replace
 from itertools import takewhile
 
 from collector.align.roster import Presence, RankView
-from collector.align.stacks.awaited import store_wait_of
+from collector.align.stacks.awaited import wait_of
 from collector.align.stacks.lock_files import lock_in_words, lock_of
 from collector.align.stacks.process_text import NO_SYSCALL, is_held, process_in_words
 from collector.align.stacks.seen_activity import NOT_SEEN as NOT_SEEN
 from collector.align.stacks.seen_activity import Activity as Activity
 from collector.align.stacks.seen_activity import place as place
-from collector.align.stacks.seen_activity import with_store_wait
+from collector.align.stacks.seen_activity import with_awaited
 from collector.align.stacks.tables.kernel_facts import FROZEN, kernel_pattern
 from collector.align.stacks.tables.match_frames import frame_pattern, waits_for_work, waits_in
 from collector.align.stacks.tables.row_types import (
@@ -52,7 +52,7 @@ _HELD_BY = {Presence.STOPPED: "stopped by a signal", Presence.FROZEN: "frozen wi
 
 def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
-    seen = with_store_wait(seen, store_wait_of(view))
+    seen = with_awaited(seen, wait_of(view))
     seen = _with_kernel(seen, _process_of(view))
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = with_lock_file(seen, lock_of(view.looks[-1]) if view.looks else None)

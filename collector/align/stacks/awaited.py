@@ -9,42 +9,93 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from collector.align.roster import RankView
-from shared.wire.stacks import Awaited, ServedKey, Stacks
+from collector.align.stacks.user_frames import is_user_frame
+from shared.plural import either
+from shared.wire.stacks import Awaited, Frame, ServedKey, Stacks
 
 _MOST_KEYS = 3
 _UNSET = (" (nobody has set it)", " (nobody has set them)")
 _SLASHES = re.compile("/+")
 
 
-class StoreWait(NamedTuple):
-    """Keys that a rank waits for in a store."""
+class ThreadWait(NamedTuple):
+    """What the thread that stands for a rank waits for."""
 
     awaited: Awaited
     unset: tuple[ServedKey, ...] = ()
-    """What the store's own process tells of these keys; empty: of one of them it tells nothing, or was not seen."""
+    """What the store's own process tells of its keys; empty: of one of them it tells nothing, or was not seen."""
 
     @property
-    def of_any_thread(self) -> "StoreWait":
+    def of_any_thread(self) -> "ThreadWait":
         """The same, whichever thread of whichever rank waits so."""
         return self._replace(awaited=self.awaited.model_copy(update={"tid": 0}))
 
+    @property
+    def in_store(self) -> bool:
+        """Does it wait for others by a store, and not for something in its own process?"""
+        return self.awaited.kind in ("store_key", "store_answer")
+
+    @property
+    def user(self) -> Frame | None:
+        """The user's innermost line among the coroutines: no thread's stack shows these."""
+        return next((frame for frame in reversed(self.awaited.chain) if is_user_frame(frame)), None)
+
+    @property
+    def is_final(self) -> bool:
+        """Can nothing end it? In its process Python runs no other thread, and one that it knew has ended."""
+        empty = self.awaited.kind != "queue" or self.awaited.size == 0
+        at_home = self.awaited.kind in ("queue", "future", "event") and not self.awaited.task
+        return at_home and empty and self.awaited.alone and bool(self.awaited.ended) and not self.awaited.limited
+
     def __str__(self) -> str:
         """To stand after `is` or `are`."""
-        keys = keys_in_words(self.awaited.keys)
-        if self.awaited.kind == "store_answer":
-            return f"waiting for the store to answer {self.awaited.call}() of {keys}"
-        return f"waiting for {keys}{_UNSET[len(self.unset) > 1] if self.unset else ''}"
+        awaited = self.awaited
+        if awaited.kind == "store_answer":
+            return f"waiting for the store to answer {awaited.call}() of {keys_in_words(awaited.keys)}"
+        if awaited.kind == "store_key":
+            unset = _UNSET[len(self.unset) > 1] if self.unset else ""
+            return f"waiting for {keys_in_words(awaited.keys)}{unset}"
+        more = "; ".join(filter(None, (awaited.task and f"task '{awaited.task}'", _ended(awaited))))
+        return f"waiting {_what(awaited)}{more and f' ({more})'}"
 
 
-def store_wait_of(view: RankView) -> StoreWait | None:
+def _what(awaited: Awaited) -> str:
+    if awaited.thread is not None:
+        return f"for thread '{awaited.thread.name}' to end"
+    if awaited.kind == "task":
+        return f"for what {awaited.call}() awaits"
+    held = {None: "", 0: " of an empty queue"}.get(awaited.size, f" of a queue of {awaited.size}")
+    return f"in {awaited.call}(){held}"
+
+
+def _ended(awaited: Awaited) -> str:
+    """Where other threads live, one of these may be awaited: that some have ended means little."""
+    return f"{ended_in_words(awaited)}, and no other is left" if awaited.ended and awaited.alone else ""
+
+
+def ended_in_words(awaited: Awaited) -> str:
+    """Say which threads have ended that its functions have at hand."""
+    names = ", ".join(f"'{name}'" for name in awaited.ended[:_MOST_KEYS])
+    return f"its {either(awaited.ended, 'thread', 'threads')} {names} {either(awaited.ended, 'has', 'have')} ended"
+
+
+def wait_of(view: RankView) -> ThreadWait | None:
     """Return it where the newest stacks show the thread at the very line at which its memory was read."""
     look = view.looks[-1] if view.looks else None
     if look is None or not isinstance(look.awaited, tuple) or not isinstance(look.stacks, Stacks):
         return None
     thread = view.thread_in(look.stacks)
-    frames = () if thread is None else [f for f in look.stacks.stack(thread) if not f.native][-1:]
-    same = (each for each in look.awaited if thread is not None and each.tid == thread.tid and [each.at] == frames)
-    return next(map(StoreWait, same), None)
+    frames = () if thread is None else [f for f in look.stacks.stack(thread) if not f.native]
+    if thread is None or not frames:
+        return None
+    same = (each for each in look.awaited if each.tid == thread.tid and _is_same(frames[-1], each.at))
+    return next(map(ThreadWait, same), None)
+
+
+def _is_same(shown: Frame, read: Frame) -> bool:
+    """Stacks show functions with their class, and files of Python's own library and of packages without its place."""
+    function, file = shown.function.rpartition(".")[2], f"/{shown.file}"
+    return (function, shown.line) == (read.function, read.line) and f"/{read.file}".endswith(file)
 
 
 def unset_keys(views: Iterable[RankView]) -> Mapping[str, ServedKey]:
@@ -52,7 +103,7 @@ def unset_keys(views: Iterable[RankView]) -> Mapping[str, ServedKey]:
     return {_plain(each.key): each for view in views for look in view.looks[-1:] for each in look.served}
 
 
-def told_by_store(wait: StoreWait, unset: Mapping[str, ServedKey]) -> StoreWait:
+def told_by_store(wait: ThreadWait, unset: Mapping[str, ServedKey]) -> ThreadWait:
     """Return it with what the store tells, if it tells of all of these keys."""
     awaited = wait.awaited
     told = [unset.get(_plain(f"{awaited.prefix}/{key}")) for key in awaited.keys]

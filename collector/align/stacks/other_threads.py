@@ -4,8 +4,9 @@
    the end of a thread.
 2. Threads that run the user's code may be the one. Those that wait for work, and those of libraries alone, are not.
 3. A future is filled by a thread of a pool: where there are such among them, they alone are told.
+4. Whose end it waits for its Python's memory tells, where that was read.
 
-Which of them it is no stack says, so it is told as what it is: where they are, and that it may be one of them.
+Else no stack says which of them it is, so it is told as what it is: where they are, and that it may be one of them.
 
 So are processes that a rank has started which waits for others to come: Lightning's rank 0 starts them itself, and who
 has not come yet is not known as a rank.
@@ -36,13 +37,21 @@ def threads_it_may_wait_for(view: RankView, seen: Activity) -> tuple[Activity, .
     found = [each for each in others if each.user is not None and not each.may_be_idle]  # 2
     if any(_FUTURES.search(frame.file) for frame in seen.frames):  # 3
         found = [each for each in found if any(_POOL.search(frame.file) for frame in each.frames)] or found
+    ends = _named(seen)  # 4
+    found = [each for each in found if each.thread == ends] or found
     return tuple(sorted(found, key=lambda each: (each.thread, each.frames)))
+
+
+def _named(seen: Activity) -> str | None:
+    joined = None if seen.awaited is None else seen.awaited.awaited.thread
+    return None if joined is None else joined.name
 
 
 def thread_evidence(view: RankView, seen: Activity) -> Iterable[StackEvidence]:
     """Tell where these threads are; of many, the first few."""
     found = threads_it_may_wait_for(view, seen)
-    which = "may be the one" if len(found) == 1 else f"may be one of {len(found)}"
+    known = len(found) == 1 and found[0].thread == _named(seen)
+    which = "is the one" if known else "may be the one" if len(found) == 1 else f"may be one of {len(found)}"
     for each in found[:_MOST_TOLD]:
         doing = "waiting for another thread" if WaitsOn.OWN_THREAD in each.waits_on else each.label
         text = (

@@ -13,7 +13,7 @@ from collector.align.stacks.activity import (
 )
 from collector.align.stacks.awaited import told_by_store, unset_keys
 from collector.align.stacks.lock_files import lock_of
-from collector.align.stacks.seen_activity import with_store_wait
+from collector.align.stacks.seen_activity import with_awaited
 from collector.align.stacks.tables.match_frames import IN_DATABASE
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from shared.isolation import costs_itself
@@ -91,8 +91,8 @@ def told_by_stores(activities: dict[int, Activity], views: dict[int, RankView]) 
     unset = unset_keys(views.values())
     return {
         rank: activity
-        if activity.store_wait is None
-        else with_store_wait(activity, told_by_store(activity.store_wait, unset))
+        if activity.awaited is None or not activity.awaited.in_store
+        else with_awaited(activity, told_by_store(activity.awaited, unset))
         for rank, activity in activities.items()
     }
 

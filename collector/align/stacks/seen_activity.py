@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from collector.align.stacks.awaited import StoreWait
+from collector.align.stacks.awaited import ThreadWait
 from collector.align.stacks.tables.row_types import WAITS_FOR_RANKS, Doing, Told, WaitsOn
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
@@ -42,8 +42,8 @@ class Activity:
     """Was a native stack of it read, or of a rank at the same place?"""
     keeps_gil: bool = False
     """Is the thread asleep without having let go of the interpreter, so that no other thread can run?"""
-    store_wait: StoreWait | None = None
-    """Which keys of a store it waits for, where its Python's memory tells."""
+    awaited: ThreadWait | None = None
+    """What it waits for, where its Python's memory tells."""
 
     @property
     def waits_for_ranks(self) -> bool:
@@ -81,9 +81,14 @@ def place(frame: Frame) -> Place:
     return Place(function=frame.function, file=frame.file, line=frame.line)
 
 
-def with_store_wait(seen: Activity, wait: StoreWait | None) -> Activity:
-    """Say which keys it waits for: a call to a store leaves no Python frame but its caller's."""
+def with_awaited(seen: Activity, wait: ThreadWait | None) -> Activity:
+    """Say what it waits for. A call to a store leaves no Python frame but its caller's, a coroutine none at all."""
     if wait is None:
         return seen
-    told = replace(seen, label=str(wait), told=Told.BY_PATTERN, waits_on=frozenset())
-    return replace(told, doing=Doing.STORE, cause=Cause.RENDEZVOUS, store_wait=wait)
+    if wait.in_store:
+        told = replace(seen, label=str(wait), told=Told.BY_PATTERN, waits_on=frozenset(), awaited=wait)
+        return replace(told, doing=Doing.STORE, cause=Cause.RENDEZVOUS)
+    if not seen.may_be_idle and WaitsOn.OWN_THREAD not in seen.waits_on:
+        return seen
+    said = replace(seen, label=str(wait), awaited=wait, user=wait.user or seen.user)
+    return replace(said, may_be_idle=False, may_pass=False) if wait.is_final else said

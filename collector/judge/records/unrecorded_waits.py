@@ -161,7 +161,7 @@ def _group_fault(base: Fault, hidden: tuple[int, ...], observations: Observation
             f"{in_store(hidden, observations)}{at}, and "
             f"{ranks_with(base.victims, 'waits', 'wait')} for {either(hidden, 'it', 'them')}{what}"
         )
-        named = all(seen.store_wait is not None for seen in observations.seen(hidden))
+        named = all(seen.awaited is not None for seen in observations.seen(hidden))
         remark = f"{'' if named else 'which key that is, and '}who should set it, no record tells"
         return replace(base, culprits=(), victims=everybody, cause=Cause.RENDEZVOUS, said=said, remarks=(remark,))
     return replace(

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from collector.align.observations import Observations
-from collector.align.stacks.awaited import StoreWait, keys_in_words
+from collector.align.stacks.awaited import ThreadWait, ended_in_words, keys_in_words
 from shared.answer.diagnosis import AwaitedEvidence
 from shared.plural import counted, either, ranks_with
 from shared.rank_sets import fold
@@ -12,18 +12,22 @@ from shared.rank_sets import fold
 
 def awaited_evidence(ranks: Iterable[int], observations: Observations) -> Iterator[AwaitedEvidence]:
     """Iterate over what those of these ranks wait for of which that is known."""
-    together: dict[StoreWait, list[int]] = defaultdict(list)
+    together: dict[ThreadWait, list[int]] = defaultdict(list)
     for rank in ranks:
         activity = observations.activities.get(rank)
-        if activity is not None and activity.store_wait is not None:
-            together[activity.store_wait.of_any_thread].append(rank)
+        if activity is not None and activity.awaited is not None:
+            together[activity.awaited.of_any_thread].append(rank)
     for wait, waiting in together.items():
-        named = f"{wait.awaited.call}() for {keys_in_words(wait.awaited.keys)}"
-        text = f"{ranks_with(waiting, 'has', 'have')} called {named}{_told_by_store(wait)}"
+        text = f"{ranks_with(waiting, 'is', 'are')} {wait}"
+        if wait.awaited.ended and not wait.awaited.alone:
+            text = f"{text}; {ended_in_words(wait.awaited)}"
+        if wait.in_store:
+            named = f"{wait.awaited.call}() for {keys_in_words(wait.awaited.keys)}"
+            text = f"{ranks_with(waiting, 'has', 'have')} called {named}{_told_by_store(wait)}"
         yield AwaitedEvidence(ranks=fold(waiting), text=text, what=wait.awaited.kind, keys=wait.awaited.keys)
 
 
-def _told_by_store(wait: StoreWait) -> str:
+def _told_by_store(wait: ThreadWait) -> str:
     """What the process that serves the store has of the first key."""
     if not wait.unset:
         return ""

@@ -113,7 +113,7 @@ class Case:
     @cached_property
     def awaited_key(self) -> str:
         """What ranks wait for in the store, by name; empty: no key is known."""
-        waits = (self.observations.activities[rank].store_wait for rank in sorted(self.everybody))
+        waits = (self.observations.activities[rank].awaited for rank in sorted(self.everybody))
         keys = dict.fromkeys(key for wait in waits if wait is not None for key in wait.awaited.keys)
         return keys_in_words(tuple(keys)) if keys else ""
 

@@ -1,11 +1,12 @@
 """Step 10: the headline, one sentence for the whole; it says what is known and nothing more."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from collector.align.observations import Observations
 from collector.align.roster import Presence
+from collector.align.stacks.activity import place
 from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
@@ -86,8 +87,7 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
     if reading.sent is not None:
         return f"all ranks have been waiting in communication for {reading.stall:.1f} s, and {reading.sent}"
     if reading.idle:
-        waits = either(reading.waited_for, "waits", "wait")
-        return f"others wait for {who}, which {waits} for work: idle, or cut off from where it comes from"
+        return f"others wait for {who}, which {_idle(reading.waited_for, observations)}"
     if reading.strangers:
         rank, other = min(reading.strangers.items())
         one = "which" if len(reading.waited_for) == 1 else f"of which rank {rank}"
@@ -105,6 +105,15 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
     at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
+
+
+def _idle(ranks: Sequence[int], observations: Observations) -> str:
+    """Say what those wait for that may be idle, where their Python tells that of one."""
+    seen = next((each for each in observations.seen(ranks) if each.awaited is not None), None)
+    if seen is None:
+        return f"{either(ranks, 'waits', 'wait')} for work: idle, or cut off from where it comes from"
+    at = "" if seen.user is None else f" at {place(seen.user)}"
+    return f"{either(ranks, 'is', 'are')} {seen.label}{at}: idle, or cut off from who should end that"
 
 
 def stranger_in_words(stranger: Holder) -> str:

@@ -1,0 +1,121 @@
+"""What real threads of real interpreters wait for in their own process, as their memory tells."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import pytest
+
+from agent.errors import Gone, Unavailable
+from agent.proc.procfs import ProcFs
+from agent.sources.awaited.awaited_source import AwaitedSource
+from shared.wire.stacks import Awaited
+from tests.build.processes.looking import ask_source, rank_of
+from tests.build.processes.processes import running, until
+from tests.build.processes.pythons import pythons
+
+pytestmark = pytest.mark.ptrace
+
+PROGRAM = """
+import asyncio, concurrent.futures, queue, threading
+
+class Loader:
+    def __init__(self, *items):
+        self.batches = queue.Queue()
+        self.reader = threading.Thread(target=list, args=(items,), name="reader")
+        self.reader.start()
+        self.reader.join()
+
+    def next_batch(self, **limit):
+        return self.batches.get(**limit)
+
+async def take(samples):
+    return await samples.get()
+
+async def trainer(samples):
+    await asyncio.gather(asyncio.sleep(0), asyncio.sleep(0), take(samples))
+
+async def rollout():
+    await asyncio.wait_for(asyncio.create_task(trainer(asyncio.Queue()), name="trainer"), None)
+
+async def for_ever():
+    await asyncio.get_running_loop().create_future()
+
+def stuck():
+    threading.Event().wait()
+
+def join(thread):
+    thread.start()
+    thread.join()
+"""
+
+CASES: Mapping[str, tuple[str, dict[str, object]]] = {
+    "the thread that filled it has ended": (
+        "Loader().next_batch()",
+        {"kind": "queue", "call": "Queue.get", "size": 0, "ended": ("reader",), "alone": True, "limited": False},
+    ),
+    "for a while": ("Loader().next_batch(timeout=900)", {"kind": "queue", "limited": True, "ended": ("reader",)}),
+    "others live": (
+        "threading.Thread(target=stuck, daemon=True).start()\nLoader().next_batch()",
+        {"kind": "queue", "alone": False},
+    ),
+    "a full queue": (
+        "full = queue.Queue(1)\nfull.put(1)\nfull.put(2)",
+        {"kind": "queue", "call": "Queue.put", "size": 1, "ended": ()},
+    ),
+    "a future": ("concurrent.futures.Future().result()", {"kind": "future", "call": "Future.result"}),
+    "an event": ("stuck()", {"kind": "event", "call": "Event.wait"}),
+    "a queue in a task of a task": (
+        "asyncio.run(rollout())",
+        {"kind": "queue", "call": "Queue.get", "size": 0},
+    ),
+    "a future of an event loop": ("asyncio.run(for_ever())", {"kind": "task", "call": "for_ever", "task": "Task-1"}),
+}
+
+
+def seen(pid: int) -> tuple[Awaited, ...]:
+    """Return what the threads of a process wait for; nothing yet of one that still starts."""
+    with suppress(Unavailable, Gone):
+        return tuple(ask_source(AwaitedSource(), rank_of(pid)))
+    return ()
+
+
+def waiting(python: str, statement: str, kind: object) -> Awaited:
+    """Return what the main thread of a program waits for, once that is of this kind."""
+    with running(command=[python, "-c", f"{PROGRAM}\n{statement}"], wait=False) as process:
+        found = until(
+            lambda: [each for each in seen(process.pid) if each.tid == process.pid and each.kind == kind], bool
+        )
+        return found[0]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("python", pythons().values(), ids=pythons())
+def test_what_is_awaited_is_told(python: str, case: str) -> None:
+    """Which, of what size, for how long at most, and whether anybody is left who could end it."""
+    statement, expected = CASES[case]
+    awaited = waiting(python, statement, expected["kind"])
+    assert {name: getattr(awaited, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("python", pythons().values(), ids=pythons())
+def test_coroutines_are_told_from_the_outermost_to_what_is_awaited(python: str) -> None:
+    """Through tasks, and through what is gathered."""
+    awaited = waiting(python, CASES["a queue in a task of a task"][0], "queue")
+    functions = [frame.function for frame in awaited.chain]
+    assert functions[0] == "rollout"
+    assert functions[-3:] == ["trainer", "take", "get"]
+    assert awaited.chain[-2].line == 1 + PROGRAM[: PROGRAM.index("return await")].count("\n")
+
+
+@pytest.mark.parametrize("python", pythons().values(), ids=pythons())
+def test_the_thread_whose_end_is_awaited_is_known(python: str) -> None:
+    """By its name and its number, and that it lives."""
+    with running(
+        command=[python, "-c", f"{PROGRAM}\njoin(threading.Thread(target=stuck, name='uploader', daemon=True))"],
+        wait=False,
+    ) as process:
+        threads = until(lambda: [each.thread for each in seen(process.pid) if each.kind == "thread"], any)
+        thread = threads[0]
+        assert thread is not None
+        assert (thread.name, thread.alive) == ("uploader", True)
+        assert thread.tid in ProcFs().tids(process.pid)
