@@ -51,10 +51,16 @@ def try_all(files: Sequence[Path], folder: Path, version: str) -> None:
     _try_node(_installed(folder / "node", wheel, "node.txt"), version)
     print("trying a collector: a diagnosis is kept, found after a restart, and a later store is refused", flush=True)
     _try_collector(_installed(folder / "services", wheel, "services.txt"), folder)
-    pythons = [python for python in _PYTHONS if shutil.which(python)]
+    pythons = [python for python in _PYTHONS if _runs(python)]
     print(f"trying unhang.pyz with {', '.join(pythons) or 'this Python'}", flush=True)
     for python in pythons or [sys.executable]:
         run(python, str(zipapp), "diagnose", "--from", str(HANG), folder=folder, status=HUNG)
+
+
+def _runs(python: str) -> bool:
+    """Is it there? pyenv puts a script in the place of each Python that it could run if one had chosen it."""
+    found = shutil.which(python)
+    return found is not None and subprocess.run((found, "--version"), capture_output=True, check=False).returncode == 0
 
 
 def _installed(folder: Path, wheel: Path, listed: str) -> Path:

@@ -74,7 +74,7 @@ def _lists_fit(exchange: _Exchange) -> Mismatch | None:
         return None
     involved = Counter(rank for pair in wrong for rank in {*pair})
     culprit, times = involved.most_common(1)[0]
-    alone = times == len(wrong) and list(involved.values()).count(times) == 1
+    alone = times == len(wrong) > 1 and list(involved.values()).count(times) == 1
     sender, receiver = wrong[0]
     remark = (
         f"rank {sender} sends {sent[sender][order.index(receiver)]} elements to rank {receiver}, which expects "

@@ -7,6 +7,7 @@ It returns None where the layout has no place for it.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any, TypeGuard
 
 from tests.build.simulation.layouts import Layout
 from tests.build.simulation.program import (
@@ -52,6 +53,8 @@ class Injected:
 
 _Programs = dict[int, list[Step]]
 _Inject = Callable[[Layout, _Programs, Random, Semantics], Injected | None]
+_PutAt = Callable[[_Programs, int, int, Any, Random], Injected | None]
+"""Changes the program of a rank at a step: (programs, rank, at, step, random)."""
 
 
 def inject(fault: str, layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
@@ -69,7 +72,7 @@ def _places(programs: _Programs, wanted: Callable[[int, Step], bool]) -> list[tu
     ]
 
 
-def _collective(step: Step) -> bool:
+def _collective(step: Step) -> TypeGuard[Operation]:
     return isinstance(step, Operation) and not step.is_p2p
 
 
@@ -94,15 +97,24 @@ def _sort(step: Step) -> str:
     return f"{step.op} {step.team.role}" if isinstance(step, Operation) else type(step).__name__
 
 
+def _at_one(wanted: Callable[[int, Step], bool]) -> Callable[[_PutAt], _Inject]:
+    """Make a fault of one step that is drawn among all wanted ones; jobs that have none have no place for it."""
+
+    def made(put: _PutAt) -> _Inject:
+        def inject(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
+            found = _chosen(programs, random, wanted)
+            return None if found is None else put(programs, *found, random)
+
+        return inject
+
+    return made
+
+
 def _ended_by(what: Stay | Crash, name: str) -> _Inject:
-    def put(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
-        found = _chosen(programs, random, lambda rank, step: _issues(step))
-        if found is None:
-            return None
-        rank, at, step = found
+    @_at_one(lambda rank, step: _issues(step))
+    def put(programs: _Programs, rank: int, at: int, step: Operation | Batch, random: Random) -> Injected:
         where = replace(what, where=random.choice(["user", "dataloader"])) if isinstance(what, Stay) else what
         programs[rank][at:] = [where]
-        assert isinstance(step, Operation | Batch)
         return Injected(name, frozenset({rank}), step.team, step, detail=_sort(step), places={rank: at})
 
     return put
@@ -113,12 +125,8 @@ def _changed(
 ) -> _Inject:
     """A fault that passes something else to one operation."""
 
-    def put(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
-        found = _chosen(programs, random, wanted)
-        if found is None:
-            return None
-        rank, at, step = found
-        assert isinstance(step, Operation)
+    @_at_one(wanted)
+    def put(programs: _Programs, rank: int, at: int, step: Operation, random: Random) -> Injected | None:
         wrong = change(step, random, rank)
         if wrong is None:
             return None
@@ -131,40 +139,27 @@ def _changed(
 
 
 def _only_on_nccl(put: _Inject) -> _Inject:
-    """Gloo takes roots at their word one by one: some go on, and which ones depends on its algorithm."""
+    """Gloo has no kernels, and takes roots at their word one by one: who goes on then depends on its algorithm."""
     return lambda layout, programs, random, semantics: (
         None if semantics is Semantics.GLOO else put(layout, programs, random, semantics)
     )
 
 
-def _skips(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
-    found = _chosen(programs, random, lambda rank, step: _collective(step))
-    if found is None:
-        return None
-    rank, at, step = found
-    assert isinstance(step, Operation)
+@_at_one(lambda rank, step: _collective(step))
+def _skips(programs: _Programs, rank: int, at: int, step: Operation, random: Random) -> Injected:
     del programs[rank][at]
     return Injected("skips", frozenset({rank}), step.team, step, detail=_sort(step), places={rank: at})
 
 
-def _shuns(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
+@_at_one(lambda rank, step: _collective(step) and step.team.role != "world")
+def _shuns(programs: _Programs, rank: int, at: int, step: Operation, random: Random) -> Injected:
     """The rank calls nothing more of one group, and goes on with the others."""
-    found = _chosen(programs, random, lambda rank, step: _collective(step) and step.team.role != "world")  # type: ignore[union-attr]
-    if found is None:
-        return None
-    rank, at, step = found
-    assert isinstance(step, Operation)
-    kept = [s for s in programs[rank][at:] if not (_collective(s) and s.team == step.team)]  # type: ignore[union-attr]
-    programs[rank][at:] = kept
+    programs[rank][at:] = [s for s in programs[rank][at:] if not (_collective(s) and s.team == step.team)]
     return Injected("shuns group", frozenset({rank}), step.team, step, detail=_sort(step), places={rank: at})
 
 
-def _extra(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
-    found = _chosen(programs, random, lambda rank, step: _collective(step))
-    if found is None:
-        return None
-    rank, at, step = found
-    assert isinstance(step, Operation)
+@_at_one(lambda rank, step: _collective(step))
+def _extra(programs: _Programs, rank: int, at: int, step: Operation, random: Random) -> Injected:
     again = step if random.random() < 0.5 else all_reduce(step.team, 7, line=85)
     programs[rank].insert(at, again)
     detail = f"{_sort(step)}{' again' if again is step else ' other'}"
@@ -195,11 +190,8 @@ def _next_call(steps: list[Step], at: int) -> int | None:
     return None
 
 
-def _never_sends(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
-    found = _chosen(programs, random, lambda rank, step: bool(_sends(step)))
-    if found is None:
-        return None
-    rank, at, step = found
+@_at_one(lambda rank, step: bool(_sends(step)))
+def _never_sends(programs: _Programs, rank: int, at: int, step: Operation | Batch, random: Random) -> Injected:
     lost = random.choice(_sends(step))
     left = tuple(p for p in step.parts if p is not lost) if isinstance(step, Batch) else ()
     programs[rank][at : at + 1] = [Batch(left)] if left else []
@@ -223,26 +215,16 @@ def _receives_in_a_ring(layout: Layout, programs: _Programs, random: Random, sem
     return Injected("receives in a ring", frozenset(team.ranks), team, recv(team, team.ranks[0], 32), detail=team.role)
 
 
-def _dead_kernel(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
-    if semantics is Semantics.GLOO:
-        return None
-    found = _chosen(programs, random, lambda rank, step: _collective(step))
-    if found is None:
-        return None
-    rank, at, step = found
-    assert isinstance(step, Operation)
+@_at_one(lambda rank, step: _collective(step))
+def _dead_kernel(programs: _Programs, rank: int, at: int, step: Operation, random: Random) -> Injected:
     index = sum(_issues(each) for each in programs[rank][:at])
     return Injected(
         "dead kernel", frozenset({rank}), step.team, step, dead_kernels=frozenset({(rank, index)}), detail=_sort(step)
     )
 
 
-def _link(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
-    found = _chosen(programs, random, lambda rank, step: _collective(step))
-    if found is None:
-        return None
-    rank, at, step = found
-    assert isinstance(step, Operation)
+@_at_one(lambda rank, step: _collective(step))
+def _link(programs: _Programs, rank: int, at: int, step: Operation, random: Random) -> Injected:
     index = 1 + sum(_on(each, step.team) for each in programs[rank][:at])
     return Injected("link", frozenset(), step.team, step, broken=frozenset({(step.team, index)}), detail=_sort(step))
 
@@ -251,7 +233,7 @@ def _on(step: Step, team: Team) -> int:
     """How many collectives of `team` a step issues."""
     if isinstance(step, Batch):
         return 0 if step.is_p2p or step.team != team else len(step.parts)
-    return int(_collective(step) and step.team == team)  # type: ignore[union-attr]
+    return int(_collective(step) and step.team == team)
 
 
 def _two_stay(layout: Layout, programs: _Programs, random: Random, semantics: Semantics) -> Injected | None:
@@ -265,11 +247,11 @@ def _two_stay(layout: Layout, programs: _Programs, random: Random, semantics: Se
     if set(one.ranks) & set(two.ranks):
         return None
     a, b = random.choice(one.ranks), random.choice(two.ranks)
-    spots = [at for rank, at in _places({a: programs[a]}, lambda r, s: _collective(s) and s.team == one)]  # type: ignore[union-attr]
+    spots = [at for rank, at in _places({a: programs[a]}, lambda r, s: _collective(s) and s.team == one)]
     if not spots:
         return None
-    nth = sum(_collective(s) and s.team == one for s in programs[a][: spots[0]])  # type: ignore[union-attr]
-    theirs = [at for at, s in enumerate(programs[b]) if _collective(s) and s.team == two]  # type: ignore[union-attr]
+    nth = sum(_collective(s) and s.team == one for s in programs[a][: spots[0]])
+    theirs = [at for at, s in enumerate(programs[b]) if _collective(s) and s.team == two]
     if nth >= len(theirs):
         return None
     programs[a][spots[0] :] = [Stay()]
@@ -278,7 +260,7 @@ def _two_stay(layout: Layout, programs: _Programs, random: Random, semantics: Se
 
 
 def _sized(step: Step) -> bool:
-    return _collective(step) and step.op not in ("barrier", "all_to_all")  # type: ignore[union-attr]
+    return _collective(step) and step.op not in ("barrier", "all_to_all")
 
 
 def _of_type(*ops: str) -> Callable[[int, Step], bool]:
@@ -299,7 +281,7 @@ FAULTS: dict[str, _Inject] = {
     "inverts": _inverts,
     "never sends": _never_sends,
     "receives in a ring": _receives_in_a_ring,
-    "dead kernel": _dead_kernel,
+    "dead kernel": _only_on_nccl(_dead_kernel),
     "link": _link,
     "two stay": _two_stay,
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from tests.build.jobs.folders import write_files
 from tests.system.deploy.kubernetes import COMPONENTS, OVERLAYS, with_components
 from tests.system.deploy.kustomizations import build
 from tests.system.deploy.units import RUN_SECONDS
@@ -84,10 +85,7 @@ BUILT = {
 
 def test_patches_and_names_do_what_the_documentation_says(tmp_path: Path) -> None:
     """Items merged by name, nulls and `$patch: delete` taken away, other lists replaced; and kubectl agrees."""
-    for name, text in SMALL.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    (deployment,) = build(tmp_path / "top")
+    (deployment,) = build(write_files(tmp_path, SMALL) / "top")
     assert deployment["metadata"] == {"name": "web", "namespace": "there"}
     assert deployment["spec"]["template"]["spec"] == BUILT
     assert same_as_kubectl(tmp_path / "top")

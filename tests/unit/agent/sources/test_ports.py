@@ -2,7 +2,6 @@
 
 import os
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from agent.errors import Unavailable
 from agent.look.port_watch import PortWatch
 from agent.sources.ports import PortReading, read_ports
 from shared.missing import Reason
+from tests.build.jobs.folders import write_files
 
 # As prometheus/procfs keeps them of a ConnectX-5 (testdata/fixtures.ttar): state `4: ACTIVE`, phys_state `5: LinkUp`,
 # counters that drivers do not keep read `N/A (no PMA)`.
@@ -38,23 +38,14 @@ ETH0 = {
 }
 
 
-def write(folder: Path, files: Mapping[str, str]) -> Path:
-    """Write a tree."""
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return folder
-
-
 def rdma(sysfs: Path, device: str = "mlx5_0", **changed: str) -> Path:
     """A port of an RDMA device."""
-    return write(sysfs / "class/infiniband" / device / "ports/1", MLX5 | changed)
+    return write_files(sysfs / "class/infiniband" / device / "ports/1", MLX5 | changed)
 
 
 def interface(sysfs: Path, name: str = "eth0", *, device: bool = True, **changed: str) -> Path:
     """A network interface, with a device behind it."""
-    path = write(sysfs / "class/net" / name, ETH0 | changed)
+    path = write_files(sysfs / "class/net" / name, ETH0 | changed)
     if device:
         (path / "device").symlink_to(sysfs)
     return path

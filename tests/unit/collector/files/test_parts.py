@@ -7,6 +7,7 @@ import pytest
 from collector.files.diagnose_files import diagnose_directory
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Verdict
+from tests.build.jobs.folders import write_files
 from tests.build.jobs.logged import caught
 from tests.unit.collector.files.test_mixed_evidence import ELSEWHERE, WAITS, _stack
 
@@ -33,9 +34,7 @@ def dumps(*heads: str) -> str:
 
 
 def judged(folder: Path, **files: str) -> Diagnosis:
-    for name, text in files.items():
-        (folder / f"{name}.txt").write_text(text)
-    return diagnose_directory(folder).diagnosis
+    return diagnose_directory(write_files(folder, {f"{name}.txt": text for name, text in files.items()})).diagnosis
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """`--from DIR`: every kind of file, mixed, in any order; what is hostile or broken costs itself only."""
 
 import gzip
-import io
 import json
 import os
 import pickle
 import random
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -30,21 +28,8 @@ from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Stacks
 from shared.wire.trace import Trace
 from tests.build.agents.fake_agents import CASES, JOB, case_ranks, make_rank
+from tests.build.jobs.folders import PYSPY_JSON, dump_file, snapshot_file, tar_gz, write_files
 
-PYSPY_JSON = json.dumps(
-    [
-        {
-            "pid": 4242,
-            "thread_id": 1,
-            "thread_name": "MainThread",
-            "os_thread_id": 4242,
-            "active": False,
-            "owns_gil": False,
-            "frames": [{"name": "load", "filename": "/srv/data.py", "module": None, "line": 7, "locals": None}],
-            "process_info": None,
-        }
-    ]
-)
 PYSPY_TEXT = """Process 4242: python train.py
 Python v3.11.7 (/usr/bin/python3.11)
 
@@ -52,18 +37,6 @@ Thread 4242 (idle): "MainThread"
     load (data.py:7)
 """
 FAULTHANDLER = 'Thread 0x00007f42aabbccdd (most recent call first):\n  File "/srv/data.py", line 7 in load\n'
-RAS_TEXT = "NCCL version 2.28.9 compiled with CUDA 12.9\nCUDA runtime version 12090\n\nJob summary\n===========\n"
-RAS_JSON = '{"nccl_version": "2.29.1", "communicators_count": 0, "communicators": [], "ras": {"timeouts_count": 0}}'
-
-
-def dump(rank: int, case: str = "missing_rank2") -> bytes:
-    """A recorder dump."""
-    return (CASES / case / f"_dump_{rank}").read_bytes()
-
-
-def snapshot(host: str, *ranks: RankSnapshot, at: int = 1) -> bytes:
-    """One of our own snapshots as a file."""
-    return NodeSnapshot(host=host, taken_at_ns=at, ranks=ranks).model_dump_json().encode()
 
 
 def only_rank(snapshots: tuple[NodeSnapshot, ...]) -> RankSnapshot:
@@ -85,14 +58,12 @@ def test_recorded_cases(case: str) -> None:
 @pytest.mark.parametrize("stem", ["nccl_trace_rank_", "comm_lib_trace_rank_", "_dump_", "trace_rank_node02_"])
 def test_rank_is_the_trailing_number_whatever_stands_before(tmp_path: Path, stem: str) -> None:
     """PyTorch lets users choose the stem; host names in it hold numbers too."""
-    (tmp_path / f"{stem}3").write_bytes(dump(3))
-    assert only_rank(read_directory(tmp_path)[0]).identity.rank == 3
+    assert only_rank(read_directory(write_files(tmp_path, {f"{stem}3": dump_file(3)}))[0]).identity.rank == 3
 
 
 def test_dump_that_names_no_rank_is_told(tmp_path: Path) -> None:
     """Nothing in a dump says whose it is; a name without a number leaves it unused."""
-    (tmp_path / "dump").write_bytes(dump(0))
-    snapshots, (missing,) = read_directory(tmp_path)
+    snapshots, (missing,) = read_directory(write_files(tmp_path, {"dump": dump_file(0)}))
     assert snapshots == ()
     assert (missing.source, missing.reason) == ("dump", Reason.UNREADABLE)
     assert "its rank is unknown" in missing.detail
@@ -109,8 +80,7 @@ def test_dump_that_names_no_rank_is_told(tmp_path: Path) -> None:
 )
 def test_stack_dumps(tmp_path: Path, name: str, content: str) -> None:
     """py-spy's two forms and faulthandler's are told by their content; the rank by the name."""
-    (tmp_path / name).write_text(content)
-    rank = only_rank(read_directory(tmp_path)[0])
+    rank = only_rank(read_directory(write_files(tmp_path, {name: content}))[0])
     assert isinstance(rank.stacks, Stacks)
     assert rank.identity.rank == 3
     assert rank.stacks.frames[0].function == "load"
@@ -118,8 +88,7 @@ def test_stack_dumps(tmp_path: Path, name: str, content: str) -> None:
 
 def test_stack_dump_named_by_pid_is_no_rank(tmp_path: Path) -> None:
     """`stacks_4242.json` of process 4242 is not rank 4242."""
-    (tmp_path / "stacks_4242.json").write_text(PYSPY_JSON)
-    (snapshot,), (missing,) = read_directory(tmp_path)
+    (snapshot,), (missing,) = read_directory(write_files(tmp_path, {"stacks_4242.json": PYSPY_JSON}))
     assert snapshot.ranks == ()
     assert [each.file for each in snapshot.strays] == ["stacks_4242.json"]
     assert "its rank is unknown" in missing.detail
@@ -130,23 +99,16 @@ def test_stack_dump_named_by_pid_finds_its_rank_in_a_snapshot(tmp_path: Path) ->
     without = make_rank(2, host="node1", pid=4242).model_copy(
         update={"stacks": Missing(source="stacks", reason=Reason.NOT_PERMITTED)}
     )
-    (tmp_path / "node1.json").write_bytes(snapshot("node1", without))
-    (tmp_path / "stacks_4242.json").write_text(PYSPY_JSON)
-    snapshots, missing = read_directory(tmp_path)
+    files = {"node1.json": snapshot_file("node1", without), "stacks_4242.json": PYSPY_JSON}
+    snapshots, missing = read_directory(write_files(tmp_path, files))
     assert missing == ()
     assert isinstance(only_rank(snapshots).stacks, Stacks)
 
 
 def test_one_ranks_files_are_put_together(tmp_path: Path) -> None:
     """Recorder, stacks and log of a rank, in three directories, are one rank."""
-    for name, content in (
-        ("fr/dump_3", dump(3)),
-        ("py/rank_3.json", PYSPY_JSON),
-        ("log/rank3.log", b"step 1\nstep 2\n"),
-    ):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    rank = only_rank(read_directory(tmp_path)[0])
+    files = {"fr/dump_3": dump_file(3), "py/rank_3.json": PYSPY_JSON, "log/rank3.log": "step 1\nstep 2\n"}
+    rank = only_rank(read_directory(write_files(tmp_path, files))[0])
     assert isinstance(rank.recorder, Trace)
     assert isinstance(rank.stacks, Stacks)
     assert not isinstance(rank.logs, Missing)
@@ -155,10 +117,8 @@ def test_one_ranks_files_are_put_together(tmp_path: Path) -> None:
 
 def test_bare_files_fill_what_the_last_look_lacks(tmp_path: Path) -> None:
     """A dump beside snapshots of the same job belongs to the rank there, not to another one of the same number."""
-    for at in (1, 2):
-        (tmp_path / f"look{at}.json").write_bytes(snapshot("node1", make_rank(0, host="node1"), at=at))
-    (tmp_path / "dump_0").write_bytes(dump(0))
-    snapshots, missing = read_directory(tmp_path)
+    looks = {f"look{at}.json": snapshot_file("node1", make_rank(0, host="node1"), at=at) for at in (1, 2)}
+    snapshots, missing = read_directory(write_files(tmp_path, {**looks, "dump_0": dump_file(0)}))
     assert missing == ()
     recorders = {each.taken_at_ns: isinstance(each.ranks[0].recorder, Trace) for each in snapshots}
     assert recorders == {1: False, 2: True}
@@ -166,22 +126,20 @@ def test_bare_files_fill_what_the_last_look_lacks(tmp_path: Path) -> None:
 
 def test_what_a_snapshot_has_is_not_replaced(tmp_path: Path) -> None:
     """The snapshot's own record stands; that the file was not used is told."""
-    (tmp_path / "look.json").write_bytes(snapshot("node1", *case_ranks("missing_rank2", (0,), host="node1")))
-    (tmp_path / "dump_0").write_bytes(dump(0))
-    snapshots, (missing,) = read_directory(tmp_path)
+    look = snapshot_file("node1", *case_ranks("missing_rank2", (0,), host="node1"))
+    snapshots, (missing,) = read_directory(write_files(tmp_path, {"look.json": look, "dump_0": dump_file(0)}))
     assert len(snapshots) == 1
     assert (missing.source, missing.reason) == ("dump_0", Reason.REFUSED)
 
 
 def test_of_two_dumps_the_newer_is_used(tmp_path: Path) -> None:
     """Dumps of two incidents in one tree: the later record counts, the other is an earlier look."""
-    older = pickle.loads(dump(0))
+    older = pickle.loads(dump_file(0))
     for entry in older["entries"]:
         entry["time_created_ns"] -= 10**12
-    for name, content in (("a/dump_0", pickle.dumps(older, 2)), ("b/dump_0", dump(0))):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_bytes(content)
-    snapshots, missing = read_directory(tmp_path)
+    snapshots, missing = read_directory(
+        write_files(tmp_path, {"a/dump_0": pickle.dumps(older, 2), "b/dump_0": dump_file(0)})
+    )
     assert not missing
     newer, before = (snapshot.ranks[0].recorder for snapshot in snapshots)
     assert isinstance(newer, Trace)
@@ -193,9 +151,8 @@ def test_of_two_dumps_the_newer_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["slurm-4242.out", "train-3.log"])
 def test_doubtful_number_of_a_log_is_no_rank(tmp_path: Path, name: str) -> None:
     """A job's common log is nobody's own: its lines accuse only whom they name."""
-    (tmp_path / "dump_0").write_bytes(dump(0))
-    (tmp_path / name).write_text("Traceback (most recent call last):\nValueError: bad batch\n")
-    (found,) = read_directory(tmp_path)[0]
+    files = {"dump_0": dump_file(0), name: "Traceback (most recent call last):\nValueError: bad batch\n"}
+    (found,) = read_directory(write_files(tmp_path, files))[0]
     assert [rank.identity.rank for rank in found.ranks] == [0]
     assert found.logs is not None
     assert found.logs.files[0].path == name
@@ -203,14 +160,13 @@ def test_doubtful_number_of_a_log_is_no_rank(tmp_path: Path, name: str) -> None:
 
 def test_lines_of_a_common_log_go_to_the_ranks_that_they_name(tmp_path: Path) -> None:
     """One file of all ranks: each marked line belongs to its rank, whether a dump of that rank is there or not."""
-    (tmp_path / "dump_0").write_bytes(dump(0))
-    (tmp_path / "slurm-4242.out").write_text(
+    common = (
         "step 7\n"
         "[rank2]: Traceback (most recent call last):\n"
         '[rank2]:   File "/srv/train.py", line 9, in <module>\n'
         "[rank2]: ValueError: bad batch\n"
     )
-    (found,) = read_directory(tmp_path)[0]
+    (found,) = read_directory(write_files(tmp_path, {"dump_0": dump_file(0), "slurm-4242.out": common}))[0]
     assert [rank.identity.rank for rank in found.ranks] == [0, 2]
     assert isinstance(found.ranks[0].logs, Missing)
     assert isinstance(found.ranks[1].logs, Logs)
@@ -222,37 +178,22 @@ def test_lines_of_a_common_log_go_to_the_ranks_that_they_name(tmp_path: Path) ->
 
 def test_events_of_a_ranks_own_log(tmp_path: Path) -> None:
     """In a file that is named after a rank, unmarked lines are that rank's; secrets are taken out."""
-    (tmp_path / "rank_1.log").write_text(
-        "token=abcdefghijklmnop\nTraceback (most recent call last):\nValueError: bad batch\n"
-    )
-    rank = only_rank(read_directory(tmp_path)[0])
+    log = "token=abcdefghijklmnop\nTraceback (most recent call last):\nValueError: bad batch\n"
+    rank = only_rank(read_directory(write_files(tmp_path, {"rank_1.log": log}))[0])
     assert isinstance(rank.logs, Logs)
     assert [(event.kind, event.rank) for event in rank.logs.events] == [(EventKind.EXCEPTION, 1)]
     assert "abcdefghijklmnop" not in rank.logs.model_dump_json()
 
 
-@pytest.mark.parametrize(("content", "version"), [(RAS_TEXT, "2.28.9"), (RAS_JSON, "2.29.1")])
-def test_ras_files_are_read(tmp_path: Path, content: str, version: str) -> None:
-    """RAS reports of both formats are recognised by their content and kept beside the snapshots."""
-    (tmp_path / "ras").write_text(content)
-    (snapshot,), missing = read_directory(tmp_path)
-    assert missing == ()
-    assert snapshot.ras is not None
-    assert [network.nccl_version for network in snapshot.ras.networks] == [version]
-
-
 def test_compressed_and_packed(tmp_path: Path) -> None:
     """gzip, tar, tar.gz and zip hold the same as plain files, told by content and not by suffix."""
-    (tmp_path / "dump_0").write_bytes(gzip.compress(dump(0)))
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        info = tarfile.TarInfo("deep/dump_1")
-        info.size = len(dump(1))
-        archive.addfile(info, io.BytesIO(dump(1)))
-    (tmp_path / "plain").write_bytes(packed.getvalue())
+    write_files(
+        tmp_path,
+        {"dump_0": gzip.compress(dump_file(0)), "plain": gzip.decompress(tar_gz({"deep/dump_1": dump_file(1)}))},
+    )
     with zipfile.ZipFile(tmp_path / "packed", "w") as zipped:
-        zipped.writestr("dump_2.gz", gzip.compress(dump(2)))
-        zipped.writestr("dump_3", dump(3))
+        zipped.writestr("dump_2.gz", gzip.compress(dump_file(2)))
+        zipped.writestr("dump_3", dump_file(3))
     snapshots, missing = read_directory(tmp_path)
     assert missing == ()
     assert [rank.identity.rank for rank in snapshots[0].ranks] == [0, 1, 2, 3]
@@ -260,115 +201,7 @@ def test_compressed_and_packed(tmp_path: Path) -> None:
 
 def test_one_file_instead_of_a_directory(tmp_path: Path) -> None:
     """`--from FILE` reads that file, such as a bundle."""
-    (tmp_path / "dump_0").write_bytes(dump(0))
-    assert only_rank(read_directory(tmp_path / "dump_0")[0]).identity.rank == 0
-
-
-def _gadget() -> bytes:
-    class Gadget:
-        def __reduce__(self) -> tuple[object, tuple[str]]:
-            return os.system, ("touch /tmp/owned-by-a-pickle",)
-
-    return pickle.dumps({"entries": [Gadget()]}, 2)
-
-
-HOSTILE: tuple[tuple[str, bytes, Reason], ...] = (
-    ("dump_9", _gadget(), Reason.UNREADABLE),
-    ("dump_9", dump(1)[:-20], Reason.UNREADABLE),
-    ("dump_9", b"\x80\x02X\xff\xff\xff\x7f", Reason.UNREADABLE),
-    ("dump_9", b"\x80\x02" + b"]" * 3_000_000 + b".", Reason.UNREADABLE),
-    ("dump_9", b'{"entries": ' + b"[" * 200_000, Reason.UNREADABLE),
-    ("look.json", b'{"schema_version": 1, "agent_version": "0", "ranks": ' + b"[" * 200_000, Reason.UNREADABLE),
-    ("look.json", b'{"schema_version": 1, "agent_version": "0", "ranks": [{"rank', Reason.UNREADABLE),
-    ("look.json", b'{"schema_version": 999, "agent_version": "9", "host": "n"}', Reason.UNREADABLE),
-    ("rank_9.json", b'[{"thread_id": 1, "frames": 7}]', Reason.UNREADABLE),
-    ("other.json", b'{"hello": "world"}', Reason.UNREADABLE),
-    ("random", b"\x00\x01\x02" * 100, Reason.UNREADABLE),
-    ("cut.gz", gzip.compress(os.urandom(10_000))[:-500], Reason.UNREADABLE),
-    ("bomb.gz", gzip.compress(b"\x00" * 5_000_000), Reason.REFUSED),
-    ("nested.tar.gz", b"", Reason.REFUSED),
-    ("cut.tar", b"", Reason.UNREADABLE),
-    ("cut.zip", b"PK\x03\x04 and then nothing", Reason.UNREADABLE),
-)
-
-
-@pytest.mark.parametrize(("name", "content", "reason"), HOSTILE, ids=[f"{i}-{row[0]}" for i, row in enumerate(HOSTILE)])
-def test_hostile_file_costs_itself_only(tmp_path: Path, name: str, content: bytes, reason: Reason) -> None:
-    """One broken or hostile file is one `Missing`, nothing of it is run, and the others are used."""
-    if name == "nested.tar.gz":
-        content = _tar_gz({"inner.tar.gz": _tar_gz({"dump_0": dump(0)})})
-    if name == "cut.tar":
-        content = gzip.decompress(_tar_gz({"dump_7": dump(0)}))[:1500]
-    (tmp_path / "dump_1").write_bytes(dump(1))
-    (tmp_path / name).write_bytes(content)
-    snapshots, (missing,) = read_directory(tmp_path, bounds=Bounds(most_bytes=4_000_000))
-    assert missing.source.startswith(name.removesuffix(".gz"))
-    assert missing.reason is reason
-    assert [rank.identity.rank for rank in snapshots[0].ranks] == [1]
-    assert not Path("/tmp/owned-by-a-pickle").exists()
-
-
-def _tar_gz(members: dict[str, bytes]) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return packed.getvalue()
-
-
-def test_archive_whose_header_claims_a_gigabyte(tmp_path: Path) -> None:
-    """A claimed size is not believed: nothing is allocated for it."""
-    info = tarfile.TarInfo("dump_0")
-    info.size = 8**11 - 1
-    (tmp_path / "claims").write_bytes(info.tobuf() + dump(0))
-    pax = tarfile.TarInfo("pax")
-    pax.type, pax.size = tarfile.XHDTYPE, 2**31
-    (tmp_path / "header").write_bytes(pax.tobuf(tarfile.USTAR_FORMAT) + b"x" * 2000)
-    (tmp_path / "dump_1").write_bytes(dump(1))
-    snapshots, missing = read_directory(tmp_path)
-    assert [rank.identity.rank for rank in snapshots[0].ranks] == [1]
-    assert {each.source.partition("!")[0] for each in missing} == {"claims", "header"}
-
-
-def test_members_of_an_archive_cannot_be_links(tmp_path: Path) -> None:
-    """A link or a device in an archive is told and passed over."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        link = tarfile.TarInfo("dump_0")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive.addfile(link)
-    (tmp_path / "links.tar").write_bytes(packed.getvalue())
-    _, (missing,) = read_directory(tmp_path)
-    assert (missing.source, missing.reason) == ("links.tar!dump_0", Reason.REFUSED)
-
-
-def test_links_fifos_and_sockets_are_not_opened(tmp_path: Path) -> None:
-    """Links out of the tree, links in circles and FIFOs are told; a link within the tree is simply another name."""
-    inside = tmp_path / "dir"
-    inside.mkdir()
-    (inside / "dump_0").write_bytes(dump(0))
-    (inside / "again").symlink_to("dump_0")
-    (inside / "out").symlink_to("/etc/passwd")
-    (inside / "circle").symlink_to("circle")
-    (inside / "up").symlink_to(tmp_path)
-    os.mkfifo(inside / "fifo")
-    snapshots, missing = read_directory(inside)
-    assert [rank.identity.rank for rank in snapshots[0].ranks] == [0]
-    assert {each.source for each in missing} == {"out", "circle", "up", "fifo"}
-    assert {each.reason for each in missing} == {Reason.REFUSED}
-
-
-def test_bounds_on_number_and_total(tmp_path: Path) -> None:
-    """Too many or too large files: what fits is used, the rest is told."""
-    for rank in range(4):
-        (tmp_path / f"dump_{rank}").write_bytes(dump(rank))
-    snapshots, (missing,) = read_directory(tmp_path, bounds=Bounds(most_files=2))
-    assert len(snapshots[0].ranks) == 2
-    assert missing.source == "dump_2"
-    snapshots, _ = read_directory(tmp_path, bounds=Bounds(most_bytes_in_all=5000))
-    assert len(snapshots[0].ranks) == 2
+    assert only_rank(read_directory(write_files(tmp_path, {"dump_0": dump_file(0)}) / "dump_0")[0]).identity.rank == 0
 
 
 def test_of_a_large_log_the_end_is_read(tmp_path: Path) -> None:
@@ -382,20 +215,17 @@ def test_of_a_large_log_the_end_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_order_of_files_changes_nothing(tmp_path: Path, seed: int) -> None:
     """Written in any order, a directory reads the same."""
-    files = [(f"dump_{rank}", dump(rank)) for rank in range(4)]
-    files += [("rank_1.json", PYSPY_JSON.encode()), ("rank2.log", b"x\n"), ("bad", b"\x00")]
-    for name, content in random.Random(seed).sample(files, len(files)):
-        (tmp_path / name).write_bytes(content)
-    ordered = read_directory(tmp_path)
+    files = {f"dump_{rank}": dump_file(rank) for rank in range(4)}
+    files |= {"rank_1.json": PYSPY_JSON.encode(), "rank2.log": b"x\n", "bad": b"\x00"}
+    ordered = read_directory(write_files(tmp_path, dict(random.Random(seed).sample([*files.items()], len(files)))))
     assert [rank.identity.rank for rank in ordered[0][0].ranks] == [0, 1, 2, 3]
     assert diagnose_directory(tmp_path).diagnosis.findings[0].culprit_ranks == (2,)
 
 
 def test_same_snapshot_twice_is_one_look(tmp_path: Path) -> None:
     """A copy is not a second look: it would show that nothing moved."""
-    for name in ("a.json", "b.json"):
-        (tmp_path / name).write_bytes(snapshot("node1", make_rank(0, host="node1")))
-    assert len(read_directory(tmp_path)[0]) == 1
+    look = snapshot_file("node1", make_rank(0, host="node1"))
+    assert len(read_directory(write_files(tmp_path, {"a.json": look, "b.json": look}))[0]) == 1
 
 
 def test_empty_and_absent_directories(tmp_path: Path) -> None:
@@ -409,15 +239,14 @@ def test_empty_and_absent_directories(tmp_path: Path) -> None:
 
 def test_only_rubbish_cannot_be_told(tmp_path: Path) -> None:
     """Files, but none that helps: no verdict, and each file is named."""
-    (tmp_path / "bad").write_bytes(b"\x00")
-    found = diagnose_directory(tmp_path)
+    found = diagnose_directory(write_files(tmp_path, {"bad": b"\x00"}))
     assert found.diagnosis.verdict is Verdict.CANNOT_TELL
     assert found.expected.unreadable[0].source == "bad"
 
 
 def test_job_is_chosen_as_on_a_live_cluster(tmp_path: Path) -> None:
     """The only job needs no name; a wrong name is not found."""
-    (tmp_path / "look.json").write_bytes(snapshot("node1", make_rank(0, host="node1")))
+    write_files(tmp_path, {"look.json": snapshot_file("node1", make_rank(0, host="node1"))})
     assert diagnose_directory(tmp_path).expected.job == JOB
     with pytest.raises(NotFound, match="'other'"):
         diagnose_directory(tmp_path, job="other")
@@ -425,84 +254,31 @@ def test_job_is_chosen_as_on_a_live_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["trace-node03.out", "pyspy_gpu-host3.txt", "node-3.txt"])
 def test_the_number_of_a_machine_is_no_rank(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text(PYSPY_TEXT)
-    snapshots, missing = read_directory(tmp_path)
+    snapshots, missing = read_directory(write_files(tmp_path, {name: PYSPY_TEXT}))
     assert not any(snapshot.ranks for snapshot in snapshots)
     assert "its rank is unknown" in missing[0].detail
 
 
 def test_stacks_of_several_processes_in_one_file_are_not_one_rank(tmp_path: Path) -> None:
-    (tmp_path / "stacks_3.txt").write_text(PYSPY_TEXT + PYSPY_TEXT.replace("4242", "4243"))
-    _, missing = read_directory(tmp_path)
+    _, missing = read_directory(
+        write_files(tmp_path, {"stacks_3.txt": PYSPY_TEXT + PYSPY_TEXT.replace("4242", "4243")})
+    )
     assert [each.source for each in missing] == ["stacks_3.txt", "stacks_3.txt"]
 
 
 def test_a_gap_between_the_stacks_of_ranks_accuses_nobody(tmp_path: Path) -> None:
     waiting = PYSPY_TEXT.replace("load (data.py:7)", "all_reduce (torch/distributed/distributed_c10d.py:2810)")
-    for rank in (0, 1, 3):
-        (tmp_path / f"stacks_rank_{rank}.txt").write_text(waiting)
-    answer = diagnose_directory(tmp_path).diagnosis
-    assert not any(finding.culprits for finding in answer.findings)
-
-
-RAS_EXCERPT = """Warnings
-========
-
-#0-0 (77aa01b2c3d4e5f6) MISMATCH
-  Communicator ranks have different collective operation counts
-  7 ranks have launched up to operation 412
-  1 ranks have launched up to operation 411
-  Rank 3 -- GPU 3 managed by process 51207 on node 10.9.0.4
-"""
-
-
-def test_a_report_of_ras_may_be_pasted_from_its_warnings_on(tmp_path: Path) -> None:
-    (tmp_path / "ras.txt").write_text(RAS_EXCERPT)
-    answer = diagnose_directory(tmp_path).diagnosis
-    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
-    assert "411" in answer.headline
-
-
-def test_equal_reports_of_ras_in_text_are_two_where_a_minute_lies_between_their_files(tmp_path: Path) -> None:
-    for at, name in enumerate(("first.txt", "second.txt")):
-        (tmp_path / name).write_text(RAS_EXCERPT)
-        os.utime(tmp_path / name, (1_750_000_000 + 60 * at,) * 2)
-    assert "asked once" not in diagnose_directory(tmp_path).diagnosis.headline
-    os.utime(tmp_path / "second.txt", (1_750_000_001,) * 2)
-    assert "asked once" in diagnose_directory(tmp_path).diagnosis.headline
-
-
-def test_a_log_below_a_report_of_ras_is_read(tmp_path: Path) -> None:
-    (tmp_path / "pasted.txt").write_text(
-        RAS_EXCERPT + "[rank3]: Traceback (most recent call last):\n[rank3]: ValueError: 1\n"
-    )
-    snapshots = read_directory(tmp_path)[0]
-    assert any(snapshot.logs is not None for snapshot in snapshots)
+    files = {f"stacks_rank_{rank}.txt": waiting for rank in (0, 1, 3)}
+    assert not any(one.culprits for one in diagnose_directory(write_files(tmp_path, files)).diagnosis.findings)
 
 
 def test_what_the_debug_server_writes_of_all_ranks_is_cut_into_ranks(tmp_path: Path) -> None:
     page = "".join(
         f"=== Rank {rank}: http://box:6{rank}001/handler/dump_traceback? ===\n{FAULTHANDLER}\n" for rank in (0, 4)
     )
-    (tmp_path / "stacks_20260102_030405.txt").write_text(page)
-    (snapshot,), missing = read_directory(tmp_path)
+    (snapshot,), missing = read_directory(write_files(tmp_path, {"stacks_20260102_030405.txt": page}))
     assert [rank.identity.rank for rank in snapshot.ranks] == [0, 4]
     assert not missing
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "[2026-02-03 04:05:06] PEER_DEAD: Process 40117 on node 10.3.0.14 managing GPU 1\n",
-        '{"timestamp": "2026", "group": "L", "event": "PEER_DEAD", "peer": {"host": "10.3.0.14", "pid": 40117}}',
-    ],
-    ids=["text", "JSON"],
-)
-def test_what_the_monitor_mode_of_ras_prints_is_told(tmp_path: Path, content: str) -> None:
-    (tmp_path / "ras").write_text(content)
-    answer = diagnose_directory(tmp_path).diagnosis
-    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
-    assert "could not reach pid 40117 on 10.3.0.14" in answer.headline
 
 
 def test_half_characters_in_names_and_lines(tmp_path: Path) -> None:
@@ -511,7 +287,7 @@ def test_half_characters_in_names_and_lines(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"odd\xff")
     folder.mkdir()
     for rank in (0, 1, 3):
-        (folder / f"_dump_{rank}").write_bytes(dump(rank))
+        (folder / f"_dump_{rank}").write_bytes(dump_file(rank))
     (folder / "2.json").write_text(PYSPY_JSON.replace('"load"', json.dumps(half)))
     line = '{"log":"ValueError: x\\ud800\\n","stream":"stderr","time":"2026-11-23T00:00:02Z"}'
     (tmp_path / "rank2.log").write_text(f"{line}\n" * 2)

@@ -8,6 +8,7 @@ from collector.files.diagnose_files import diagnose_directory
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Kind, Verdict
 from shared.formats.stack_parts import Tool, parts_of
+from tests.build.jobs.folders import write_files
 
 IN_NCCL = """(gdb) thread apply all bt
 
@@ -67,9 +68,7 @@ Thread 0x00007ff406132180 (most recent call first):
 
 def judged(folder: Path, files: dict[str, str]) -> Diagnosis:
     """The verdict on some files."""
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    return diagnose_directory(folder).diagnosis
+    return diagnose_directory(write_files(folder, files)).diagnosis
 
 
 class TestGdb:
