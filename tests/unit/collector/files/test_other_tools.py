@@ -87,7 +87,7 @@ def test_what_a_tool_shows(text: str, says: list[str], tmp_path: Path) -> None:
     assert [each.text for each in answer.statements] == says
     assert answer.verdict is Verdict.CANNOT_TELL
     (read,) = answer.read
-    assert read.note == "what another tool shows stands under *What is known*, and no verdict rests on it"
+    assert read.note == "what another tool shows stands under What is known, and no verdict rests on it"
 
 
 def test_a_rank_whose_job_printed_a_tools_table_first_still_has_a_last_word(tmp_path: Path) -> None:
