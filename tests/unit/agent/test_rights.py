@@ -94,9 +94,9 @@ SLOW_SPY = """#!{python}
 import ctypes, os, sys, time
 pid = int(sys.argv[sys.argv.index("--pid") + 1])
 open({trigger!r}, "w").close()
-def state():
-    return open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[0]
-while state() != "D":
+def blocked():
+    return open(f"/proc/{{pid}}/wchan").read() == "kernel_clone"
+while not blocked():
     time.sleep(0.01)
 ptrace = ctypes.CDLL(None).ptrace
 ptrace(16, pid, None, None)  # PTRACE_ATTACH
