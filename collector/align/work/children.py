@@ -56,7 +56,7 @@ def _sleeps_for(process: Process, children: Mapping[int, Process], depth: int = 
         return None
     call = process.syscall
     if call is not None and call.name != "futex" and call.ends_in_seconds is not None:
-        return process.syscall.ends_in_seconds
+        return call.ends_in_seconds
     below = [_sleeps_for(child, children, depth - 1) for child in children.values() if child.parent_pid == process.pid]
     known = [left for left in below if left is not None]
     return max(known) if known and len(known) == len(below) else None
