@@ -3,6 +3,7 @@
 A back-off of half a minute and a sleep for a day look alike until one knows that. Python's `time.sleep` is
 `clock_nanosleep` with the time of its end from 3.11 on, and `select` without descriptors before; `sleep(1)` and others
 use `clock_nanosleep` or `nanosleep` with a length: how much of that is over is not known, so it is the longest left.
+`Event.wait(seconds)`, which whoever wants to be woken early sleeps by, is a `futex` with the time of its end.
 """
 
 import struct
@@ -17,7 +18,12 @@ _NANOSECONDS, _MICROSECONDS = 1e9, 1e6
 _LONGEST_SECONDS = 1e12
 """Python's own limit is 292 years, 9.2e9 s."""
 
+_FUTEX_WAIT_BITSET, _FUTEX_CLOCK_REALTIME = 9, 256
+"""include/uapi/linux/futex.h. `FUTEX_PRIVATE_FLAG`, 128, stands beside these."""
+
 SLEEPS = frozenset({"nanosleep", "clock_nanosleep", "select", "pselect6"})
+MAY_END = SLEEPS | {"futex"}
+"""Calls whose arguments may tell when they end."""
 
 ReadMemory = Callable[[int, int], bytes]
 """So many bytes at an address of the process."""
@@ -25,6 +31,8 @@ ReadMemory = Callable[[int, int], bytes]
 
 def seconds_left(name: str, arguments: Sequence[int], read: ReadMemory) -> float | None:
     """Return how long the call lasts at most from now on; None: it waits for more than time, or that cannot be read."""
+    if name == "futex" and len(arguments) > 3:
+        return _of_futex(arguments, read)
     if name not in SLEEPS or len(arguments) < 5:
         return None
     if name == "nanosleep":
@@ -38,6 +46,15 @@ def seconds_left(name: str, arguments: Sequence[int], read: ReadMemory) -> float
     if arguments[0] != 0 or arguments[4] == 0:
         return None  # descriptors may wake it, or nothing ever does
     return _length(read(arguments[4], _TIMESPEC.size), _MICROSECONDS if name == "select" else _NANOSECONDS)
+
+
+def _of_futex(arguments: Sequence[int], read: ReadMemory) -> float | None:
+    how, until = arguments[1], arguments[3]
+    if how & 127 != _FUTEX_WAIT_BITSET or until == 0:
+        return None
+    asked = _length(read(until, _TIMESPEC.size), _NANOSECONDS)
+    clock = time.CLOCK_REALTIME if how & _FUTEX_CLOCK_REALTIME else time.CLOCK_MONOTONIC
+    return None if asked is None else max(0.0, asked - time.clock_gettime(clock))
 
 
 def _length(told: bytes, parts: float) -> float | None:

@@ -15,7 +15,7 @@ from agent.proc.file_locks import lock_holders
 from agent.proc.frozen_cgroup import frozen_by
 from agent.proc.oom_counts import memory_cgroup, oom_kills
 from agent.proc.procfs import FEW_THREADS, ProcFs, reading
-from agent.proc.sleep_ends import SLEEPS, seconds_left
+from agent.proc.sleep_ends import MAY_END, seconds_left
 from agent.sources.logs.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import take_beat, without_spinners
@@ -60,7 +60,7 @@ class ProcessSource:
 
 def with_arguments(process: Process, context: LookContext, pool: ThreadPool, deadline: Deadline) -> Process:
     """Add the path that a system call works on, or when it ends; not where the process's memory takes too long."""
-    if process.syscall is None or (path_argument(process.syscall.name) is None and process.syscall.name not in SLEEPS):
+    if process.syscall is None or (path_argument(process.syscall.name) is None and process.syscall.name not in MAY_END):
         return process
     read = partial(_arguments_of_syscall, context, process.pid, process.syscall)
     owner = (process.pid, process.started_at)

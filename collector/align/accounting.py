@@ -40,7 +40,8 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
     off = clocks_off(current)
     chosen, conflicts = one_process_per_rank(current, off)
     conflicts += (*older_attempts(sightings, attempt), *impossible_ranks(snapshots, expected.job))
-    world_size, disagreement = world_size_of(chosen, expected)
+    logged = logged_communicators(chosen, snapshots)
+    world_size, disagreement = world_size_of(chosen, expected, logged)
     if world_size is None and ended:
         world_size = max([one.world_size or 0 for one in ended.values()] + [max(ended) + 1])
     nodes, common = _by_host(snapshots), _common_logs(snapshots)
@@ -69,7 +70,7 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
             default=None,
         ),
         unowned=unowned_events(chosen, snapshots),
-        communicators=logged_communicators(chosen, snapshots),
+        communicators=logged,
         ras=ras_view(chosen, snapshots, world_size),
         lost_by_ras=lost_processes(snapshots),
         unlisted=_unlisted(snapshots, expected),

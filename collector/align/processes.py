@@ -14,6 +14,7 @@ from collector.align.groups.signature_rules import members_by_sizes
 from shared.answer.diagnosis import Conflict
 from shared.missing import Missing, Reason
 from shared.rank_sets import fold
+from shared.wire.nccl_calls import LoggedCommunicator
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
 from shared.wire.trace import Origin, Signature, State, Trace
 
@@ -129,10 +130,13 @@ def older_attempts(sightings: list[RankSnapshot], attempt: int) -> list[Conflict
     return [Conflict(sources=("process", "process"), text=text)]
 
 
-def world_size_of(chosen: dict[int, tuple[RankSnapshot, ...]], expected: Expected) -> tuple[int | None, list[Conflict]]:
+def world_size_of(
+    chosen: dict[int, tuple[RankSnapshot, ...]], expected: Expected, logged: Iterable[LoggedCommunicator] = ()
+) -> tuple[int | None, list[Conflict]]:
     """Return how many ranks the job has, by what most of them say, and who says something else.
 
-    A size beyond MOST_RANKS is not believed, and reported.
+    Where none does it is as large as the largest group at least: without that, who left no dump would be nobody. A size
+    beyond MOST_RANKS is not believed, and reported.
     """
     claims: dict[int, set[int]] = defaultdict(set)
     for rank, looks in chosen.items():
@@ -145,20 +149,23 @@ def world_size_of(chosen: dict[int, tuple[RankSnapshot, ...]], expected: Expecte
     if len(claims) > 1:
         conflicts += _differing(claims)
     if not believed:
-        in_groups = max((rank + 1 for looks in chosen.values() for rank in _ranks_in_groups(looks)), default=None)
-        told = in_groups or _more_than_seen(chosen)
+        named = [rank + 1 for looks in chosen.values() for rank in _ranks_in_groups(looks)]
+        largest = max((*named, *(one.size for one in logged), _members_by_sizes(chosen)), default=0)
+        told = largest if largest > max(chosen, default=0) + 1 or named else None
         return (told if told is None or told <= MOST_RANKS else None), conflicts
     return max(believed, key=lambda size: (len(believed[size]), size)), conflicts
 
 
-def _more_than_seen(chosen: dict[int, tuple[RankSnapshot, ...]]) -> int | None:
-    """Return the members of the largest group by its operations' sizes, where these are more than the ranks seen.
+def _members_by_sizes(chosen: dict[int, tuple[RankSnapshot, ...]]) -> int:
+    """Return the members of the largest group by its operations' sizes; 0: these do not tell.
 
-    The world is as large at least: without it, those who left no dump would be nobody.
+    Of parts that are not equal the largest tells fewest: no group is smaller than the rank says that passed that.
     """
-    traces = (look.recorder for looks in chosen.values() for look in looks if isinstance(look.recorder, Trace))
-    most = max((_members(each) or 0 for each in {each for trace in traces for each in trace.signatures}), default=0)
-    return most if most > max(chosen, default=0) + 1 else None
+    told = []
+    for looks in chosen.values():
+        used = {each for look in looks if isinstance(look.recorder, Trace) for each in look.recorder.signatures}
+        told.append(max((_members(each) or 0 for each in used), default=0))
+    return min(filter(None, told), default=0)
 
 
 def _members(signature: Signature) -> int | None:

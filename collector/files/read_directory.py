@@ -21,7 +21,6 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from collector.files.bounded_file import FileTooLarge, ReadDeadline
-from collector.files.dated_sets import DatedSets
 from collector.files.kernel_files import KernelText, read_kernel_text, with_kernel_logs
 from collector.files.log_files import (
     LogText,
@@ -32,7 +31,7 @@ from collector.files.log_files import (
     with_world_size,
 )
 from collector.files.long_logs import Shortened
-from collector.files.merge import BareRank, merge_bares
+from collector.files.merge import BareRank, DatedSets, merge_bares
 from collector.files.parallel_dumps import DumpReaders
 from collector.files.rank_of_file import rank_of_dump
 from collector.files.ras_files import with_ras

@@ -6,7 +6,7 @@ One dump of each rank shows a moment, in which somebody waits for somebody in ev
 2. Watchdogs of NCCL and its like write dumps after a timeout. Of Gloo somebody asked for them, who knows when.
 3. Several dumps of a rank show whether it moved, or for how long it stood still. One set shows neither: in a hung job
    nothing is issued either after what the others wait in, so that its newest records are as near each other. Equal
-   files are one look, unless a date beside them says otherwise (`files/dated_sets.py`), and then the first must have
+   files are one look, unless a date beside them says otherwise (`files/merge.py`), and then the first must have
    been written once the job had stood for longer than usual.
 4. The times of files excuse where they are near what is waited in. Alone they accuse nobody: copying gives new ones.
 """

@@ -54,8 +54,9 @@ def _sleeps_for(process: Process, children: Mapping[int, Process], depth: int = 
     """For how long a child sleeps, or the one that it waits for in turn; None: not known, or not asleep."""
     if process.state in "tZ" or is_held(process) or depth == 0:
         return None
-    if process.syscall is not None and process.syscall.ends_in_seconds is not None:
-        return process.syscall.ends_in_seconds
+    call = process.syscall
+    if call is not None and call.name != "futex" and call.ends_in_seconds is not None:
+        return call.ends_in_seconds
     below = [_sleeps_for(child, children, depth - 1) for child in children.values() if child.parent_pid == process.pid]
     known = [left for left in below if left is not None]
     return max(known) if known and len(known) == len(below) else None

@@ -104,12 +104,18 @@ def _asleep(view: RankView, activity: Activity) -> Work | None:
     """Rule 2. Of another thread than the main one nobody knows how long it sleeps."""
     process = view.process
     left = None if process is None or process.syscall is None else process.syscall.ends_in_seconds
-    if left is None or view.apart is not None:
+    if left is None or view.apart is not None or (WaitsOn.OWN_THREAD in activity.waits_on and not _by_event(activity)):
         return None
     where = _at(activity)
     sleeps = f"sleeps for {seconds_in_words(left)} more" if left > MOMENT_SECONDS else "sleeps for moments"
     what = f"{sleeps}{where and f' at {where}'}"
     return Work(WorkMeans.SLEEP, what, where, 0.0, left)
+
+
+def _by_event(activity: Activity) -> bool:
+    """Does the user's own code wait for an event, for as long as it says? In a queue or a pool nobody sleeps."""
+    caller, *inside = activity.frames[-3:] or (None,)
+    return len(inside) == 2 and caller == activity.user and all(each.file.endswith("/threading.py") for each in inside)
 
 
 def _at(activity: Activity) -> str:

@@ -36,10 +36,9 @@ _TRACE_THEM = (
 )
 
 _SECOND_DUMP = (
-    "write down when this set was taken, dump every rank once more, at least {seconds} s later, into a directory of "
-    "its own below DIR, with its time beside it, too (`date +%s > DIR/first/date`, `date +%s > DIR/second/date`), and "
-    "ask again with both: what has not moved in between is stuck. Without these times equal dumps may be one and its "
-    "copy"
+    "write down when this set was taken (`date +%s > DIR/first/date`), dump every rank once more, at least {seconds} "
+    "s later, into a directory of its own below DIR, with its time (`date +%s > DIR/second/date`), and ask again with "
+    "both: what has not moved in between is stuck. Without these times equal dumps may be one and its copy"
 )
 
 

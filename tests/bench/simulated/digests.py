@@ -15,6 +15,7 @@ from tests.bench.simulated.records import trace_of
 from tests.bench.simulated.servers import Task, url_of
 
 _MOST_ANSWER = 65_536
+_OF_AN_ADDRESS = 1024
 
 AT_ONCE = 32
 """Agents that register at the same time: a collector answers some of them together."""
@@ -63,7 +64,7 @@ class Agents:
             f"Accept-Encoding: identity\r\nContent-Length: {len(body)}\r\nContent-Type: application/json\r\n"
             f"Connection: close\r\n{bearer}\r\n"
         ).encode()
-        with self._connection() as connection:
+        with self._connection(number) as connection:
             connection.sendall(head + body)
             said = b""
             while more := connection.recv(_MOST_ANSWER):
@@ -77,8 +78,10 @@ class Agents:
         with ThreadPoolExecutor(AT_ONCE) as threads:
             return list(threads.map(self.register, numbers))[-1]
 
-    def _connection(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30.0)
+    def _connection(self, number: int) -> socket.socket:
+        """From an address of its own for each thousand agents: one address may register no more than two thousand."""
+        here = (f"127.0.0.{2 + number // _OF_AN_ADDRESS}", 0)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30.0, source_address=here)
         return connection if self.tls is None else self.tls.wrap_socket(connection, server_hostname="localhost")
 
 

@@ -27,9 +27,8 @@ async def show_jobs(request: Request, service: ServiceDependency, sight: SightDe
     for job in jobs:
         if (known := states.get(job.name)) is not None:
             states[job.name] = known.model_copy(update={"state": state_now(job, known, found)})
-    over = {job for job, each in states.items() if each.state in OVER_STATES} | states.keys() - {
-        job.name for job in jobs
-    }
+    unlisted = states.keys() - {job.name for job in jobs}
+    over = unlisted | {job for job, each in states.items() if each.state in OVER_STATES}
     try:
         latest = await service.async_store.ask(service.store.list, limit=200, seen_by=sight.access)
         incidents = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)

@@ -31,6 +31,8 @@ def memory(seconds: int, fraction: int) -> bytes:
         ("nanosleep", (AT, 0, 0, 0, 0, 0), memory(1 << 62, 0), None),
         ("nanosleep", (AT, 0, 0, 0, 0, 0), b"short", None),
         ("nanosleep", (), b"", None),
+        ("futex", (AT, 137, 0, 0, 0, 0), b"", None),  # a lock without a timeout
+        ("futex", (AT, 128, 0, AT, 0, 0), memory(7, 0), None),  # FUTEX_WAIT, which Python does not use
     ],
 )
 def test_length_is_read_where_nothing_but_time_ends_it(
@@ -45,3 +47,5 @@ def test_time_of_its_end_counts_from_now() -> None:
     left = seconds_left("clock_nanosleep", (1, 1, AT, 0, 0, 0), lambda *_: memory(int(end), 0))
     assert left is not None and 15.0 < left <= 20.0
     assert seconds_left("clock_nanosleep", (1, 1, AT, 0, 0, 0), lambda *_: memory(1, 0)) == 0.0
+    of_an_event = seconds_left("futex", (AT, 137, 0, AT, 0, 0), lambda *_: memory(int(end), 0))
+    assert of_an_event is not None and 15.0 < of_an_event <= 20.0

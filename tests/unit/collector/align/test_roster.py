@@ -10,8 +10,9 @@ from collector.judge.verdict import diagnose
 from shared.answer.words import Certainty, Kind
 from shared.missing import Missing, Reason
 from shared.wire.log_events import EventKind, LogEvent, Logs
+from shared.wire.nccl_calls import LoggedCommunicator
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
-from shared.wire.trace import LastIssued, Marks, Origin, Signature, Trace
+from shared.wire.trace import Group, LastIssued, Marks, Origin, Signature, Trace
 from tests.build.jobs.simulated import USER, WORLD, Collective, Job, Seen, Stay, live_looks
 
 WAITING = {rank: Seen() for rank in range(4)}
@@ -166,6 +167,29 @@ def test_sizes_tell_of_members_that_left_no_dump() -> None:
     two, four = (looked.model_copy(update={"ranks": tuple(seen[:count])}) for count in (2, 4))
     assert account_for_ranks([two], Expected()).world_size == 4
     assert account_for_ranks([four], Expected()).world_size is None
+
+
+def test_world_is_as_large_as_the_largest_communicator_and_no_larger_than_the_largest_part_of_a_gather_tells() -> None:
+    """Dumps that name a pair, a log that names a communicator of eight; and a gather of unequal parts."""
+    pair = Trace(groups=(Group(name="1", description="tp0", members="0-1"),))
+    logs = Logs(files=(), events=(), communicators=(LoggedCommunicator(host="n1", pid=7, size=8),))
+    looked = live_looks(waiting_for(2), WAITING)[-1]
+
+    def world(*recorders: Trace, logs: Logs | None = None) -> int | None:
+        seen = [
+            each.model_copy(update={"recorder": recorder, "identity": Identity(rank=rank)})
+            for rank, (each, recorder) in enumerate(zip(looked.ranks, recorders, strict=False))
+        ]
+        return account_for_ranks(
+            [looked.model_copy(update={"ranks": tuple(seen), "logs": logs})], Expected()
+        ).world_size
+
+    assert (world(pair, pair), world(pair, pair, logs=logs)) == (2, 8)
+    parts = (
+        Trace(signatures=(Signature("all_gather", "nccl", input_sizes=((part,),), output_sizes=((12,),)),))
+        for part in (2, 4, 6)
+    )
+    assert world(*parts) is None
 
 
 def test_no_snapshot_at_all_cannot_tell() -> None:

@@ -134,6 +134,7 @@ def test_dumps_read_from_files_get_the_same_answer(tmp_path_factory) -> None:  #
                 file = directory / str(look) / f"trace_node-{rank // 8}_{rank}"
                 file.write_bytes(data)
                 os.utime(file, ns=(job.run.ended_ns + seconds * SECOND_NS,) * 2)
+            (directory / str(look) / "date").write_text(str(job.run.ended_ns // SECOND_NS + seconds))
         snapshots, missing = read_directory(directory)
         assert not missing
         assert named(diagnose(snapshots, job.expected)) == named(diagnose(job.dumps, job.expected)), job

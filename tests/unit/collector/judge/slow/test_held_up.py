@@ -362,6 +362,29 @@ def test_who_moves_while_it_waits_for_a_peer_has_its_minute_while_it_is_watched(
     assert judged(looks_at(seen, after=74.0)).verdict is verdict
 
 
+EVENT = Frame("wait", "/usr/lib/python3.11/threading.py", 629)
+FUTURE = Frame("result", "/usr/lib/python3.11/concurrent/futures/_base.py", 451)
+
+
+@pytest.mark.parametrize(
+    ("caller", "left", "verdict"),
+    [
+        (EVENT, 30.0, Verdict.SLOW),
+        (EVENT, 86_000.0, Verdict.HUNG),
+        (EVENT, None, Verdict.HUNG),
+        (FUTURE, 30.0, Verdict.HUNG),
+    ],
+)
+def test_who_waits_for_an_event_for_as_long_as_it_says_is_asleep(
+    caller: Frame, left: float | None, verdict: Verdict
+) -> None:
+    """`stop.wait(backoff)` is how a sleep is written that may be cut short; a result is waited for."""
+    call = Syscall(name="futex", ends_in_seconds=left)
+    looks = looks_at(Seen(frames=(USER, caller, JOIN)), after=74.0)
+    slept = [{"process": _process(looks, at, syscall=call)} for at in (0, 1)]
+    assert judged(_between(looks, *slept)).verdict is verdict
+
+
 NEXT_LINE = USER._replace(line=41)
 ELSEWHERE = Frame("validate", USER.file, 90)
 
