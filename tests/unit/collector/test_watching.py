@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ import pytest
 from collector import watcher
 from collector.app import create_app, get_service
 from collector.settings import CollectorSettings
-from tests.build.agents.fake_agents import JOB, mounts, two_nodes
+from shared.wire.snapshot import Exited, Identity
+from shared.wire.trace import LastIssued, Marks
+from tests.build.agents.fake_agents import JOB, FakeAgent, mounts, two_nodes
 from tests.build.services.stores import empty_store
 
 QUICK = 20.0
@@ -22,12 +24,14 @@ SECONDS = 60.0
 
 
 @asynccontextmanager
-async def watching(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a collector of two nodes on which rank 2 has not joined."""
+async def watching(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, nodes: Sequence[FakeAgent] = (), **more: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a collector of two nodes on which rank 2 has not joined; `nodes`: others of these names."""
     monkeypatch.setattr(watcher, "STEP_SECONDS", 0.02)
     fields = {"agents": "node[1-2]", "store": empty_store(folder), "interval_seconds": 0.01, **more}
     settings = CollectorSettings.model_validate({"registration_seconds": 60.0, **fields})
-    app = create_app(settings, mounts=mounts(*two_nodes()))
+    app = create_app(settings, mounts=mounts(*(nodes or two_nodes())))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://collector") as client,
@@ -109,6 +113,30 @@ async def test_job_that_hangs_is_an_incident_that_nobody_asked_for(
         before = {"Last-Event-ID": str(len(kinds) - 1)}
         later = await client.get("/v1/events", params={"seconds": 0}, headers=before)
         assert later.text.count("event: incident") == 1 and f"id: {len(kinds)}\n" in later.text
+
+
+async def test_who_asks_before_agents_have_told_of_the_end_is_told_of_the_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watchdog ends all ranks, and a person asks at once: the rank that made them wait is named, as before."""
+    nodes = two_nodes()
+    async with watching(tmp_path, monkeypatch, nodes=nodes) as client:
+        await tell(client, 31.0, 31.0, 31.0, 31.0)
+        await until(client, bool)
+        for node in nodes:
+            node.exited = tuple(aborted(rank.identity) for rank in node.ranks)
+            node.ranks = ()
+        answer = (await client.post(f"/v1/jobs/{JOB}/diagnoses", params={"wait": 30})).json()
+        (finding,) = answer["findings"]
+        assert (answer["verdict"], finding["kind"]) == ("died", "rank_not_joined")
+        assert [each["rank"] for each in finding["culprits"]] == [2]
+
+
+def aborted(identity: Identity) -> Exited:
+    """A rank that its watchdog has ended, in what it had issued long before."""
+    last = LastIssued(group="0", op="all_reduce", sequence=9, completed=8, issued_at_ns=10**9, since_ns=10**9)
+    marks = Marks(read_at_ns=2 * 10**9, groups=(last,))
+    return Exited(pid=identity.pid or 0, identity=identity, signal=6, last_marks=marks)
 
 
 async def test_false_alarm_is_not_raised_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
