@@ -105,9 +105,11 @@ class Watcher:
             self._counted = now
 
     async def found_hung(self, job: str) -> FoundHung | None:
-        """Return what that job was found hung with before ranks of it exited; None: nothing, or none has."""
-        watch = self.detector.find(job)
-        if watch is None or not watch.view.exited:
+        """Return what that job was found hung with when somebody last looked; None: nothing, or it is not watched.
+
+        Ranks may have exited since of which no agent has told yet.
+        """
+        if self.detector.find(job) is None:
             return None
         with suppress(StoreTrouble):
             return await self._async_store.ask(self._store.found_hung, job)

@@ -37,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--all", action="store_true", help="the rest of the zoo, too")
     parser.add_argument("--records", action="store_true", help="read records and groups alone")
     parser.add_argument("--alarms", type=int, default=0, metavar="N", help="N hangs, before the watchdog ends them")
+    parser.add_argument("--watch", action="store_true", help="these beside `unhang watch` alone")
     parser.add_argument("--write", action="store_true", help="write it into docs/layouts.md and docs/makers/nccl.md")
     parser.add_argument("--version", action="append", dest="versions", help=f"of PyTorch ({NEWEST})")
     parser.add_argument("--nccl", type=Path, help="a libnccl built to use CUDA's runtime as a shared library")
@@ -67,7 +68,8 @@ def _version(version: str, chosen: argparse.Namespace) -> int:
 
         parts = chosen.scenarios or [f"={name}" for name in alarms.WATCHED]
         with Forks(environment, nice=10) as forks:
-            return alarms.run([one for one in SCENARIOS if one.is_chosen(parts)], environment, forks, chosen.alarms)
+            hung = [one for one in SCENARIOS if one.is_chosen(parts)]
+            return alarms.run(hung, environment, forks, chosen.alarms, watch=chosen.watch)
     if not chosen.scenarios:
         wrong += _records(environment, Installed(environment.site).version, keep=chosen.write)
     if chosen.records:

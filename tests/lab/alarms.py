@@ -1,10 +1,10 @@
 """Does an alarm come before the watchdog ends a job, and what is said once it is over?
 
 `python -m tests.lab --alarms N [SCENARIO ...]` makes N hangs, one after the other: each scenario beside an agent and a
-collector with their defaults, then each beside `unhang watch`, and again from the first. Operations time out after a
-minute. The alarm is right where it names whom the program's TRUTH names while every rank still lives. Where there is a
-collector, three are asked afterwards, each for itself: the dumps that the watchdog left, the ranks' logs, and the
-collector, which remembers the job.
+collector with their defaults, then each beside `unhang watch`, and again from the first; with `--watch` beside that
+alone. Operations time out after a minute. The alarm is right where it names whom the program's TRUTH names while every
+rank still lives. Where there is a collector, three are asked afterwards, each for itself: the dumps that the watchdog
+left, the ranks' logs, and the collector, which remembers the job.
 """
 
 import json
@@ -57,11 +57,14 @@ Told = Callable[[], Json | None]
 """Returns the incident of the job, once there is one."""
 
 
-def run(scenarios: Sequence[Scenario], environment: Environment, forks: Forks, hangs: int) -> int:
+def run(
+    scenarios: Sequence[Scenario], environment: Environment, forks: Forks, hangs: int, *, watch: bool = False
+) -> int:
     """Make so many hangs, print a row for each; return how many alarms were late, wrong or not kept."""
     missed = 0
+    asks = (_watch,) if watch else (_collector, _watch)
     print(_COLUMNS.format(*HEADS), flush=True)
-    for scenario, ask in islice(cycle((one, ask) for ask in (_collector, _watch) for one in scenarios), hangs):
+    for scenario, ask in islice(cycle((one, ask) for ask in asks for one in scenarios), hangs):
         with TemporaryDirectory() as folder:
             missed += not _row(scenario, environment, forks, Path(folder), ask)
     print(f"\n{hangs - missed} of {hangs} alarms were in time, right, and kept where something keeps them", flush=True)
@@ -90,7 +93,7 @@ def _row(scenario: Scenario, environment: Environment, forks: Forks, folder: Pat
             left = _what_is_left(folder, job, asked) if asked.url else [()] * 3
             after = [_judged(truth, *found) for found in left]
             if os.environ.get("LAB_KEEPS"):
-                for what in ("logs", "dumps") if asked.url else ():
+                for what in ("logs", "dumps", "state") if asked.url else ():
                     kept_in = Path(os.environ["LAB_KEEPS"], f"{scenario.name}-{ask.__name__}", what)
                     shutil.copytree(folder / what, kept_in, dirs_exist_ok=True)
     except JobFailed as error:

@@ -110,10 +110,12 @@ _WITHOUT_RECORD = "asleep_before_collective recv_ring wrong_op pair_barrier_skip
 
 _NOT_ON_NCCL = frozenset(
     "accelerate_main_process_only starting_up rpc_call_at_work rpc_call_never_returns second_node_never_came "
-    "world_size_never_reached all_to_all_wrong_sizes subgroup_on_one_rank build_lock_left_behind".split()
+    "world_size_never_reached all_to_all_wrong_sizes subgroup_on_one_rank build_lock_left_behind stale_compile_lock "
+    "monitored_barrier new_group_skipped groups_on_threads hook_on_autograd_thread".split()
 )
-"""They start or hang on Gloo alone (NCCL makes a group without meeting), or are about what comes before any backend.
-Since 2.14 PyTorch locks a build's file, and the file alone holds up no rank."""
+"""They start or hang on Gloo alone (NCCL makes a group without meeting), are about backward passes of CPUs or threads
+without a device, or about what comes before any backend. Since 2.14 PyTorch locks a build's file, and the file alone
+holds up no rank."""
 _REST = [name for name in all_programs() if name not in {*_OF_THE_ZOO, *_OF_FRAMEWORKS, *_NOT_ON_NCCL}]
 
 _STALLS = "nccl/collective_never_ends"

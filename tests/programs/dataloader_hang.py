@@ -33,7 +33,7 @@ class Shards(Dataset[torch.Tensor]):
         """Return one sample."""
         if index == rig.FAULTY_STEP * BATCH and self.place.is_faulty:
             return self.read_shard()
-        return torch.ones(16)
+        return torch.ones(16, device="cpu")
 
     def read_shard(self) -> torch.Tensor:
         """Block for ever: held open for writing by its own reader, the pipe has neither data nor an end."""
@@ -50,6 +50,7 @@ def main() -> None:
         for step, batch in enumerate(loader):
             if step == rig.FAULTY_STEP:
                 rig.say_ready(f"rank {place.rank}")
+            batch = batch.to(torch.get_default_device())
             dist.all_reduce(batch, group=place.pair)
             dist.all_reduce(batch)
 

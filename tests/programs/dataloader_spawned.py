@@ -29,7 +29,7 @@ class Shards(Dataset[torch.Tensor]):
         """Return one sample."""
         if index == rig.FAULTY_STEP * BATCH and self.is_faulty:
             self.download()
-        return torch.ones(16)
+        return torch.ones(16, device="cpu")
 
     def download(self) -> None:
         """Try again and again, with a pause that is too long."""
@@ -44,6 +44,7 @@ def main() -> None:
     for step, batch in enumerate(DataLoader(shards, BATCH, num_workers=2, multiprocessing_context="spawn")):
         if step == rig.FAULTY_STEP:
             rig.say_ready(f"rank {place.rank}")
+        batch = batch.to(torch.get_default_device())
         dist.all_reduce(batch, group=place.pair)
         dist.all_reduce(batch)
 

@@ -29,7 +29,7 @@ class Samples(Dataset[torch.Tensor]):
     def read_sample(self) -> torch.Tensor:
         """Read under the lock, as from a file that threads share."""
         with LOCK:
-            return torch.ones(16)
+            return torch.ones(16, device="cpu")
 
 
 def main() -> None:
@@ -40,6 +40,7 @@ def main() -> None:
         if at_fault and place.is_faulty:
             threading.Thread(target=LOCK.acquire).start()
         for batch in DataLoader(Samples(), batch_size=50, num_workers=1, multiprocessing_context="fork"):
+            batch = batch.to(torch.get_default_device())
             dist.all_reduce(batch, group=place.pair)
         dist.all_reduce(gradients)
 

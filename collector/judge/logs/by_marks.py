@@ -9,7 +9,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 from collector.align.logs.attributed_lines import Statements
@@ -33,6 +33,7 @@ _MOST_LINES = 8
 """Lines shown of one opinion."""
 _NO_DIVERGENCE = "the available logs show no divergence"
 _INSIDE = "a counter moves when the call returns: the rank may be inside the call, which only its native stack shows"
+_ONE_FOR_ANOTHER = "one of them may wait for another, as in making a communicator, which no line of theirs shows"
 _CALLS_ALONE = "it may also still wait for an earlier operation; these lines show calls, not completions"
 _SAYS_MISMATCH = re.compile(r"inconsistent|Detected mismatch between collectives")
 _VERBS = {Witness.COUNTERS: "waited in", Witness.CALLS: "called", Witness.FINGERPRINTS: "ran"}
@@ -143,8 +144,14 @@ def _rooted(lags: list[Lag], waiting: set[int], statements: Statements) -> list[
     for lag in lags:
         waits = held | waiting if lag.tells_waits else held | waiting | statements.waited
         roots = [rank for rank in lag.behind if rank not in waits]
-        opinions.append(_behind(lag, tuple(roots) if may_be_named(lag) else ()))
+        named = may_be_named(lag) and not _may_wait_for_another(roots, lag)
+        opinions.append(_behind(lag, tuple(roots) if named else ()))
     return opinions
+
+
+def _may_wait_for_another(roots: Sequence[int], lag: Lag) -> bool:
+    """2. May one of several wait for another, as in making a communicator, where no more ranks than they wait?"""
+    return lag.witness is Witness.COUNTERS and not lag.reporter and 1 < len(roots) >= len(lag.waiting)
 
 
 def _behind(lag: Lag, culprits: tuple[int, ...]) -> Opinion:
@@ -152,6 +159,8 @@ def _behind(lag: Lag, culprits: tuple[int, ...]) -> Opinion:
     victims = [rank for rank in lag.behind if rank not in culprits]
     counted = lag.witness is not Witness.BARRIER and lag.reporter not in ASKED_FIRST
     remarks = [_INSIDE if lag.tells_waits else _CALLS_ALONE] if counted else []
+    if len(culprits or lag.behind) > 1 and lag.witness is Witness.COUNTERS and not lag.reporter:
+        remarks.append(_ONE_FOR_ANOTHER)
     if victims and may_be_named(lag):
         remarks.append(f"{ranks_with(victims, 'is', 'are')} behind, too, but waited in another operation")
     joined = not lag.missing

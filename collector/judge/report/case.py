@@ -16,11 +16,19 @@ from collector.judge.fault import Fault
 from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
 from collector.judge.logs.own_failures import has_lost_peers
 from collector.judge.tie_breakers.new_group import makes_group
-from shared.answer.diagnosis import Evidence, GpuEvidence, KernelEvidence, LogEvidence, SignatureEvidence, StackEvidence
+from shared.answer.diagnosis import (
+    Evidence,
+    GpuEvidence,
+    KernelEvidence,
+    LogEvidence,
+    SequenceEvidence,
+    SignatureEvidence,
+    StackEvidence,
+)
 from shared.answer.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
 from shared.answer.words import Cause, Kind
 from shared.plural import either
-from shared.rank_sets import ranks_in_words
+from shared.rank_sets import ranks_in_words, unfold
 from shared.wire.log_events import EventKind
 from shared.wire.setup import Setup
 
@@ -143,8 +151,11 @@ class Case:
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Who has not issued what others wait in, and does not wait in anything else, by the record."""
+        """Who has not issued what others wait in, and does not wait in anything else, by the record or by log lines."""
         group, sequence = self.fault.group, self.fault.sequence
+        if group is None and not self.fault.culprits:
+            counted = (each.absent for each in self.fault.evidence if isinstance(each, SequenceEvidence))
+            return tuple(unfold(next(counted, "")))
         absent = () if group is None or sequence is None else group.absent_at(sequence)
         return tuple(rank for rank in absent if rank not in self.fault.victims)
 

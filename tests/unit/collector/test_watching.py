@@ -14,7 +14,8 @@ import pytest
 from collector import watcher
 from collector.app import create_app, get_service
 from collector.settings import CollectorSettings
-from shared.wire.snapshot import Exited
+from shared.wire.snapshot import Exited, Identity
+from shared.wire.trace import LastIssued, Marks
 from tests.build.agents.fake_agents import JOB, FakeAgent, mounts, two_nodes
 from tests.build.services.stores import empty_store
 
@@ -131,6 +132,30 @@ async def test_job_that_died_is_dead_wherever_it_is_listed(tmp_path: Path, monke
     async with watching(tmp_path, monkeypatch, nodes=nodes[:1]) as client:
         await tell(client, 0.0, 0.0, 0.0, 0.0)
         assert (await client.get("/v1/jobs")).json()["jobs"][0]["state"] != "died", "node2 may still run it"
+
+
+async def test_who_asks_before_agents_have_told_of_the_end_is_told_of_the_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watchdog ends all ranks, and a person asks at once: the rank that made them wait is named, as before."""
+    nodes = two_nodes()
+    async with watching(tmp_path, monkeypatch, nodes=nodes) as client:
+        await tell(client, 31.0, 31.0, 31.0, 31.0)
+        await until(client, bool)
+        for node in nodes:
+            node.exited = tuple(aborted(rank.identity) for rank in node.ranks)
+            node.ranks = ()
+        answer = (await client.post(f"/v1/jobs/{JOB}/diagnoses", params={"wait": 30})).json()
+        (finding,) = answer["findings"]
+        assert (answer["verdict"], finding["kind"]) == ("died", "rank_not_joined")
+        assert [each["rank"] for each in finding["culprits"]] == [2]
+
+
+def aborted(identity: Identity) -> Exited:
+    """A rank that its watchdog has ended, in what it had issued long before."""
+    last = LastIssued(group="0", op="all_reduce", sequence=9, completed=8, issued_at_ns=10**9, since_ns=10**9)
+    marks = Marks(read_at_ns=2 * 10**9, groups=(last,))
+    return Exited(pid=identity.pid or 0, identity=identity, signal=6, last_marks=marks)
 
 
 async def test_false_alarm_is_not_raised_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
