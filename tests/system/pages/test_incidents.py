@@ -11,7 +11,7 @@ import pytest
 from collector.app import create_app
 from collector.keep.store import Store
 from collector.settings import CollectorSettings
-from shared.answer.words import Kind
+from shared.answer.words import Cause, Kind
 from tests.build.agents.fake_agents import JOB
 from tests.build.agents.served_agents import served, whole_job
 from tests.build.jobs.hostile import EVIL
@@ -97,6 +97,21 @@ def test_an_incident_is_acknowledged_and_called_a_false_alarm(browser: Browser, 
     quiet(browser, watching.service)
     history = [change.kind.value for change in watching.store.incidents.get(id).history]
     assert history == ["opened", "acknowledged", "commented", "false_alarm"]
+
+
+def test_jobs_that_a_file_server_holds_name_each_other(browser: Browser, watching: Watching) -> None:
+    """Those of other causes, and those that are over, are not among them."""
+    report = watching.store.incidents.report
+    stored = {"cause": Cause.FILESYSTEM}
+    one, _, over = (report(draft(job).model_copy(update=stored), []) for job in ("one", "two", "over"))
+    report(draft("by itself"), [])
+    watching.store.incidents.resolve(over.id, note="the job has gone on")
+    browser.open(address(watching.service, f"/incidents/{one.id}"))
+    assert browser.text(".together").startswith("1 other job with the same cause now")
+    assert [link.text for link in browser.all(".together a")] == ["two"]
+    quiet(browser, watching.service)
+    browser.open(address(watching.service, f"/incidents/{over.id}"))
+    assert not browser.all(".together")
 
 
 def test_an_incident_is_silenced_and_the_silence_ended(browser: Browser, watching: Watching) -> None:

@@ -19,6 +19,7 @@ from collector.show.routes.rights import SightDependency
 from collector.show.routes.silences import expire_silence, put_silence
 from collector.show.text.findings import duration_text
 from shared.answer.incidents import LIVE_STATES, Incident, IncidentState, NewSilence, SilenceMatcher
+from shared.answer.words import HARDWARE_CAUSES, Cause
 from shared.errors import InvalidInput, NotFound
 from shared.server.gate import who_asks
 
@@ -65,6 +66,7 @@ async def show_incident(
     kept = await service.async_store.ask(service.store.incidents.get, id)
     (incident,) = await as_shown(service, (kept,))
     silences = await service.async_store.ask(service.store.silences.list) if incident.silenced_by else ()
+    live = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)
     return page(
         request,
         "incident.html",
@@ -72,6 +74,7 @@ async def show_incident(
         title=f"{incident.state.value}: {incident.job}",
         incident=incident,
         lasted=duration_text(incident.lasted_seconds(datetime.now(UTC))),
+        together=_together(incident, live),
         silences=[each for each in silences if each.id in incident.silenced_by and sight.sees_silence(each)],
         silenceable=[(of, shown) for of, (shown, _) in _silenceable(incident).items()],
         report=await _last_report(service, incident, source_of(request)),
@@ -130,6 +133,16 @@ async def unsilence(id: IncidentId, request: Request, service: ServiceDependency
         raise InvalidInput("the form says not which silence", advice="send the form of the page")
     await expire_silence(chosen, service, sight)
     return _shown_again(id)
+
+
+_SHARED_CAUSES = HARDWARE_CAUSES | {Cause.FILESYSTEM}
+"""What a node, a switch or a file server does to several jobs at once."""
+
+
+def _together(incident: Incident, live: tuple[Incident, ...]) -> list[Incident]:
+    """Return the open incidents of other jobs that one thing may be behind."""
+    shared = incident.is_live and incident.cause in _SHARED_CAUSES
+    return [each for each in live if shared and each.cause is incident.cause and each.job != incident.job]
 
 
 _HOURS = {"0.5": 0.5, "2": 2.0, "8": 8.0, "24": 24.0}
