@@ -18,6 +18,8 @@ from collector.show.routes.pages.reports import verdict_report
 from collector.show.routes.rights import SightDependency
 from collector.show.routes.silences import expire_silence, put_silence
 from collector.show.text.findings import duration_text
+from shared.answer.action import Action
+from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import LIVE_STATES, Incident, IncidentState, NewSilence, SilenceMatcher
 from shared.answer.words import HARDWARE_CAUSES, Cause
 from shared.errors import InvalidInput, NotFound
@@ -175,11 +177,20 @@ async def _said(request: Request) -> Remark:
 
 
 async def _last_report(service: Service, incident: Incident, source: tuple[str, ...]) -> Report | None:
-    """Return what the newest diagnosis of an incident answers, without what it rests on; None: none is kept."""
+    """Return what the newest diagnosis of an incident answers, without what it rests on; None: none is kept.
+
+    What to do is what the incident says: of a job that hung and then died, the look at what is left knows less.
+    """
     for id in reversed(incident.diagnoses):
         try:
             diagnosis = await service.async_store.ask(service.store.diagnosis, id)
         except NotFound:
             continue
-        return verdict_report(diagnosis, source)
+        return verdict_report(diagnosis.model_copy(update={"action": _act(incident, diagnosis)}), source)
     return None
+
+
+def _act(incident: Incident, newest: Diagnosis) -> Action | None:
+    if incident.action is None:
+        return newest.action
+    return incident.action.model_copy(update={"lost": ""}) if incident.job_ended else incident.action
