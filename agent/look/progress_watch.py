@@ -246,11 +246,13 @@ class Watch:
             )
         killed = _was_oom_killed(watched.oom_counts, exited)
         now = self._clock()
-        told = {"identity": rank.identity, "oom_killed": killed, "last_marks": watched.marks.told()}
+        told: dict[str, object] = {"identity": rank.identity, "oom_killed": killed, "last_marks": watched.marks.told()}
         gone_by_ns = int((now if watched.gone_by is None else watched.gone_by) * 1e9)
         failed = bool(exited.exit_code) or exited.signal == signal.SIGABRT
         failure = watched.held_logs.last_failure() if failed else None
-        known = exited.model_copy(update={**told, "gone_by_ns": gone_by_ns, "last_failure": failure})
+        ends = watched.held_logs.ends() if failed or exited.signal else ()
+        told |= {"gone_by_ns": gone_by_ns, "last_failure": failure, "last_logs": ends}
+        known = exited.model_copy(update=told)
         self._departed = [*self._departed[-_MOST_GONE:], _Departed(known, rank, now)]
 
     def _told(self, ranks: Iterable[Rank]) -> list[_Departed]:

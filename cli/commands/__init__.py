@@ -15,6 +15,7 @@ from cli.commands.snapshot import snapshot
 from cli.commands.views import check, fds, jobs, logs, sequences, stacks
 from cli.commands.watched.compare import compare
 from cli.commands.watched.history import history
+from cli.commands.watched.hooks import hooks
 from cli.commands.watched.incidents import incidents
 from cli.commands.watched.notify import notify
 from cli.commands.watched.silence import silence
@@ -29,6 +30,7 @@ COMMANDS: tuple[click.Command, ...] = (
     diagnose,
     fds,
     history,
+    hooks,
     incidents,
     jobs,
     logs,

@@ -6,9 +6,10 @@ from cli.sources.job_source import JobNames
 from cli.tables.table import table, text
 from collector.gather.jobs import JobSummary
 from collector.show.text.coverage import gap_text
+from collector.show.text.waits import folded
 from shared.answer.diagnosis import Gap
 
-_HEADS = ("JOB", "STATE", "RANKS", "OF", "ABSENT", "HOSTS", "LAUNCHER", "RUNNING FOR")
+_HEADS = ("JOB", "OWNER", "STATE", "AGE", "RANKS", "ABSENT", "LAUNCHER", "HOSTS")
 _MOST_HOSTS = 4
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
@@ -27,16 +28,15 @@ def _row(job: JobSummary, now: float) -> tuple[str, ...]:
     older = (
         f" (left over: {', '.join(f'attempt {o.attempt}' for o in job.older_attempts)})" if job.older_attempts else ""
     )
-    age = age_text(now - job.started_at) if job.started_at is not None else "-"
     return (
         job.name,
+        job.owner or job.user or "-",
         "-" if job.state is None else job.state.value,
-        job.ranks or "none",
-        "?" if job.world_size is None else str(job.world_size),
-        job.absent or "-",
-        _hosts(job.hosts),
+        age_text(now - job.started_at) if job.started_at is not None else "-",
+        f"{folded(job.ranks) or 'none'} of {'?' if job.world_size is None else job.world_size}",
+        folded(job.absent) or "-",
         job.launcher or "-",
-        age + older,
+        _hosts(job.hosts) + older,
     )
 
 

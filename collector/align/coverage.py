@@ -9,6 +9,7 @@ from shared.answer.diagnosis import Coverage, Gap
 from shared.isolation import costs_itself
 from shared.missing import WAITING_LAUNCHERS, Missing, Reason
 from shared.rank_sets import fold, unfold
+from shared.wire.devices import Gpus
 from shared.wire.snapshot import NodeSnapshot
 
 _SOURCES = ("process", "stacks", "recorder", "fds", "logs")
@@ -37,6 +38,7 @@ def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnap
         with_trace=sum(view.trace is not None and view.trace.is_recorded for view in seen),
         with_counters=sum(view.trace is not None and not view.trace.is_recorded for view in seen),
         with_ras=0 if roster.ras is None else sum(view.rank in roster.ras.places for view in seen),
+        with_gpu=_with_gpu(seen, snapshots),
         missing=(
             *_gone(roster, frozenset(unfold(expected.told))),
             *_silent_sources(roster),
@@ -44,6 +46,25 @@ def coverage_of(roster: Roster, expected: Expected, snapshots: Sequence[NodeSnap
         ),
     )
 
+
+def _with_gpu(seen: Sequence[RankView], snapshots: Sequence[NodeSnapshot]) -> int:
+    """Count those with a device of their own by their environment, by the driver, or by what they call."""
+    of_driver = {
+        (each.host, process.pid)
+        for each in snapshots
+        if isinstance(each.gpus, Gpus)
+        for gpu in each.gpus.gpus
+        for process in gpu.processes
+    }
+    count = 0
+    for view in seen:
+        identity, signatures = view.identity, () if view.trace is None else view.trace.signatures
+        known = identity is not None and (identity.gpu is not None or (view.host, identity.pid) in of_driver)
+        count += known or any(signature.backend in _ON_GPUS for signature in signatures)
+    return count
+
+
+_ON_GPUS = frozenset({"nccl", "rccl"})
 
 _UNDUMPED = (Reason.NOT_FOUND, "neither a dump nor stacks of it were found, as they were of others")
 _TOLD = (

@@ -1,6 +1,6 @@
 """What makes two verdicts the same fault, and the incident that a verdict would be."""
 
-from shared.answer.diagnosis import Diagnosis, Finding
+from shared.answer.diagnosis import Coverage, Diagnosis, Finding
 from shared.answer.incidents import Fingerprint, Incident, IncidentState
 from shared.answer.words import Cause, Verdict
 from shared.rank_sets import fold
@@ -59,4 +59,12 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         still_since=finding.since,
         died=diagnosis.verdict is Verdict.DIED,
         trigger=trigger,
+        world_size=diagnosis.coverage.expected,
+        gpus=_gpus(diagnosis.coverage),
     )
+
+
+def _gpus(coverage: Coverage) -> int:
+    """Return how many GPUs a job holds: one per rank where each rank that was seen has one."""
+    whole = coverage.with_gpu == coverage.seen and coverage.expected is not None
+    return coverage.expected if whole and coverage.with_gpu and coverage.expected is not None else coverage.with_gpu

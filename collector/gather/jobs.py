@@ -45,6 +45,7 @@ class JobSummary(Value):
     user: str | None = Field(
         default=None, description="The job's owner: a user id, `c1000` as numbered inside a container; None: unknown."
     )
+    owner: str | None = Field(default=None, description="That user's name on the nodes, where they have one.")
     state: JobState | None = Field(
         default=None, description="What it is doing, where the collector watches it; how it ended, where no rank runs."
     )
@@ -225,6 +226,7 @@ def _summary(job: _Job, running: Sequence[Identity], ended: Sequence[tuple[Ident
     return JobSummary(
         name=job.name,
         user=job.user,
+        owner=next((i.owner for i in (*now, *gone) if i.owner is not None), None),
         world_size=world_size,
         ranks=fold(seen),
         absent="" if world_size is None else _absent(seen, world_size),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from collector.align.expected import Expected
+from collector.align.logs.file_ends import last_words
 from collector.gather.pod_names import named
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
@@ -17,10 +18,11 @@ _NEXT_FRACTION_NS = 500
 
 
 def judge(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnosis:
-    """Diagnose, name what is found as people do, and sign the verdict with an id and the time."""
+    """Diagnose, name what is found as people do, add what was logged last, and sign with an id and the time."""
     now = time.time_ns()
     diagnosis = named(diagnose(snapshots, expected), expected.places)
-    return diagnosis.model_copy(update={"id": new_id(now), "made_at": rfc3339(now)})
+    ends = last_words(snapshots, expected, diagnosis.findings[0]) if diagnosis.findings else ()
+    return diagnosis.model_copy(update={"id": new_id(now), "made_at": rfc3339(now), "last_lines": ends})
 
 
 def kept_as(diagnosis: Diagnosis, id: str) -> Diagnosis:

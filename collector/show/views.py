@@ -1,7 +1,6 @@
 """One aspect of a job over all its ranks: stacks, file descriptors, logs, sequence marks. Values for the API."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -11,16 +10,17 @@ from collector.align.expected import Expected, Unanswered
 from collector.align.groups.process_groups import line_up
 from collector.align.groups.sequence_tables import GroupTable, group_tables
 from collector.align.job_owner import one_users
+from collector.align.logs.file_ends import last_lines, last_looks, left_logs, logs_of
 from collector.align.stacks.other_stacks import OtherStacks, other_stacks
 from collector.align.stacks.stack_classes import StackNode, merge_tree, stack_classes
 from collector.checks.all import check_job
 from collector.judge.records.disputes import disputes_of
 from shared.answer.checks import Check
 from shared.answer.diagnosis import Contract, StackClass
-from shared.formats.logs.writers import rank_of_line
+from shared.answer.log_line import LogLine as LogLine
 from shared.missing import Missing
 from shared.rank_sets import FoldedRanks, fold
-from shared.wire.log_events import LogEvent, Logs
+from shared.wire.log_events import LogEvent
 from shared.wire.setup import Setup
 from shared.wire.snapshot import Fds, NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Stacks
@@ -76,19 +76,6 @@ class FdsView(View):
     """Open file descriptors, rank by rank."""
 
     ranks: tuple[RankFds, ...]
-
-
-class LogLine(Contract):
-    """One of the last lines that a rank wrote."""
-
-    rank: int | None = Field(description="None: the file belongs to no one rank.")
-    host: str | None = None
-    path: str
-    text: str
-
-    def __str__(self) -> str:
-        rank = "-" if self.rank is None else self.rank
-        return f"[{self.host or '-'}:{rank}] {self.text}"
 
 
 class LogsView(View):
@@ -177,7 +164,7 @@ def view_fds(snapshots: Sequence[NodeSnapshot], expected: Expected) -> FdsView:
     """List what each rank has open."""
     ranks = tuple(
         RankFds(rank=rank.identity.rank, host=host, pid=rank.identity.pid, fds=rank.fds)
-        for host, rank in _last_looks(snapshots)
+        for host, rank in last_looks(snapshots)
         if isinstance(rank.fds, Fds)
     )
     return FdsView(**in_common(snapshots, expected, "fds"), ranks=ranks)
@@ -185,31 +172,14 @@ def view_fds(snapshots: Sequence[NodeSnapshot], expected: Expected) -> FdsView:
 
 def view_logs(snapshots: Sequence[NodeSnapshot], expected: Expected, *, lines: int) -> LogsView:
     """Merge the last `lines` lines of each file of each rank, by rank; of a file that several write, once."""
-    looks = tuple(_last_looks(snapshots))
-    owned = [(host, rank.identity.rank, rank.logs) for host, rank in looks if isinstance(rank.logs, Logs)]
-    unowned = [(snapshot.host, None, snapshot.logs) for snapshot in snapshots if snapshot.logs is not None]
-    every: list[tuple[str | None, int | None, Logs]] = [*owned, *unowned]
+    every = logs_of(snapshots)
+    files = [*left_logs(snapshots, expected.job), *((host, rank, logs.files) for host, rank, logs in every)]
     events = {(host, e.path, e.number, e.rank, e.text): e for host, _, logs in every for e in logs.events}
     return LogsView(
         **in_common(snapshots, expected, "logs"),
-        lines=tuple(_log_lines(every, lines)),
+        lines=tuple(last_lines(files, lines)),
         events=tuple(events.values()),
     )
-
-
-def _log_lines(every: Sequence[tuple[str | None, int | None, Logs]], most: int) -> Iterator[LogLine]:
-    """Yield the last lines of each file. Of one that several write, what does not say whose it is comes first, once."""
-    writers = Counter((host, file.path) for host, _, logs in every for file in logs.files)
-    told: set[tuple[str | None, str]] = set()
-    for host, rank, logs in every:
-        for file in logs.files:
-            place = host, file.path
-            shared = file.shared or writers[place] > 1
-            for text in file.lines[-most:]:
-                author = rank_of_line(text) if shared else rank
-                if author is not None or place not in told:
-                    yield LogLine(rank=author, host=host, path=file.path, text=text)
-            told |= {place} if shared else set()
 
 
 def _wanted(look: RankSnapshot, job: str | None, ranks: frozenset[int] | None) -> bool:
@@ -218,19 +188,9 @@ def _wanted(look: RankSnapshot, job: str | None, ranks: frozenset[int] | None) -
     return of_job and (ranks is None or identity.rank in ranks)
 
 
-def _last_looks(snapshots: Iterable[NodeSnapshot]) -> Iterator[tuple[str | None, RankSnapshot]]:
-    """Yield each process's last look with its host, by rank."""
-    last: dict[tuple[int, str | None, int | None], tuple[str | None, RankSnapshot]] = {}
-    for snapshot in sorted(snapshots, key=lambda snapshot: snapshot.taken_at_ns or 0):
-        for look in snapshot.ranks:
-            host = look.identity.host or snapshot.host
-            last[look.identity.rank, host, look.identity.pid] = (host, look)
-    return iter(last[key] for key in sorted(last, key=lambda key: (key[0], key[1] or "", key[2] or 0)))
-
-
 def in_common(snapshots: Iterable[NodeSnapshot], expected: Expected, source: str) -> dict[str, Any]:
     """Return the fields that all views have: the job, who is silent, and whose last look has nothing of `source`."""
-    looks = ((host, look, getattr(look, source)) for host, look in _last_looks(snapshots))
+    looks = ((host, look, getattr(look, source)) for host, look in last_looks(snapshots))
     gaps = tuple(
         RankGap(rank=look.identity.rank, host=host, missing=given)
         for host, look, given in looks

@@ -10,6 +10,7 @@ from shared.answer.checks import Check
 from shared.answer.contract import Contract as Contract
 from shared.answer.contract import EvidenceOfRanks
 from shared.answer.files_read import FileRead
+from shared.answer.log_line import LogLine
 from shared.answer.node_evidence import GpuEvidence as GpuEvidence
 from shared.answer.node_evidence import KernelEvidence as KernelEvidence
 from shared.answer.node_evidence import PodEvidence as PodEvidence
@@ -296,6 +297,7 @@ class Coverage(Contract):
         description="Without a flight record; process groups show how far they are and what is pending.",
     )
     with_ras: int = Field(default=0, description="Ranks of which NCCL RAS has told.")
+    with_gpu: int = Field(default=0, description="Ranks that use a GPU.")
     missing: tuple[Gap, ...] = ()
 
 
@@ -333,6 +335,10 @@ class Diagnosis(Contract):
         default=(), description="Who said that he waited, and in what: told where the verdict names nobody."
     )
     stack_classes: tuple[StackClass, ...] = ()
+    last_lines: tuple[LogLine, ...] = Field(
+        default=(),
+        description="What the ranks at fault logged last, else some that ended or wait; also after death.",
+    )
     checks: tuple[Check, ...] = Field(default=(), description="What is wrong or risky in how the job was started.")
     coverage: Coverage = Coverage()
     read: tuple[FileRead, ...] = Field(default=(), description="What was read of each file; none where a job was live.")

@@ -4,6 +4,7 @@ An incident is opened when a job is found hung twice with the same fingerprint, 
 it again and again (a pager, a chat) knows it by the fingerprint's key.
 """
 
+from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from typing import Literal
@@ -12,7 +13,7 @@ from pydantic import Field
 
 from shared.answer.action import Action
 from shared.answer.diagnosis import Contract, Culprit
-from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.answer.words import HARDWARE_CAUSES, Cause, Certainty, Kind, Verdict
 from shared.rank_sets import FoldedRanks, fold
 
 
@@ -69,6 +70,8 @@ class IncidentChangeKind(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     RESOLVED = "resolved"
     FALSE_ALARM = "false_alarm"
+    COMMENTED = "commented"
+    """Somebody has said something of it, and nothing else has changed."""
     UNDELIVERED = "undelivered"
     """A receiver could not be told of it; the collector has given up."""
 
@@ -124,7 +127,8 @@ class Incident(Contract):
     place: str = Field(default="", description="`FILE:LINE` at which the culprit stood; empty: not known.")
     before: int = Field(
         default=0,
-        description="Earlier incidents kept of the same kind, at the same line or, without one, on its nodes.",
+        description="Earlier incidents kept of the same kind: at the same line of jobs of its name, or, if no line is "
+        "known and hardware can be the cause, on its nodes.",
     )
     opened_at: str = Field(description="RFC 3339, UTC, as all times here.")
     seen_at: str = Field(description="When a diagnosis last showed it.")
@@ -145,6 +149,9 @@ class Incident(Contract):
         default=(), description="Ids of diagnoses that show it, oldest first; they are kept as long as the incident."
     )
     history: tuple[IncidentChange, ...] = Field(default=(), description="What happened to it, oldest first.")
+    world_size: int | None = Field(default=None, description="Ranks of the job.")
+    gpus: int = Field(default=0, description="GPUs that the job holds, as far as they are known; 0: none is.")
+    gpu_hours: float = Field(default=0.0, description="What they have cost since `still_since`, until it was over.")
     silenced_by: tuple[str, ...] = Field(default=(), description="Ids of the silences that match it now.")
     undelivered_to: tuple[str, ...] = Field(
         default=(), description="Receivers that were not notified, for good; `GET /v1/deliveries` has the reasons."
@@ -155,14 +162,25 @@ class Incident(Contract):
         """Is it not over yet?"""
         return self.state in LIVE_STATES
 
+    def lasted_seconds(self, now: datetime) -> float:
+        """Return for how long it has lasted by now, or until it was over."""
+        end = now if self.resolved_at is None else datetime.fromisoformat(self.resolved_at)
+        return max(0.0, (end - datetime.fromisoformat(self.still_since or self.opened_at)).total_seconds())
+
     @property
     def again(self) -> str:
         """Say how often it came before, as `3rd time, at the same line`; empty: it is the first time."""
         if not self.before:
             return ""
+        where = f"on {self.hosts[0]}" if self.may_be_its_nodes else f"at {self.place}" if self.place else "in this job"
         last = self.before + 1
         ending = {1: "st", 2: "nd", 3: "rd"}.get(last % 10 if last % 100 not in (11, 12, 13) else 0, "th")
-        return f"{last}{ending} time, {f'at {self.place}' if self.place else f'on {self.hosts[0]}'}"
+        return f"{last}{ending} time, {where}"
+
+    @property
+    def may_be_its_nodes(self) -> bool:
+        """Is it at no line of code, and of a cause that hardware can have?"""
+        return bool(self.hosts) and not self.place and self.cause in HARDWARE_CAUSES
 
     @property
     def alert_name(self) -> str:

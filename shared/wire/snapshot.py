@@ -16,7 +16,7 @@ from shared.wire.fds import NotableFile as NotableFile
 from shared.wire.fds import Pipe as Pipe
 from shared.wire.fds import Socket as Socket
 from shared.wire.kernel_events import KernelEvents
-from shared.wire.log_events import LogEvent, Logs
+from shared.wire.log_events import LogEvent, LogFile, Logs
 from shared.wire.ras import RasLook
 from shared.wire.setup import Setup
 from shared.wire.stacks import Awaited, ServedKey, Stacks
@@ -227,6 +227,10 @@ class Exited(Value):
     )
     last_failure: LogEvent | None = Field(
         default=None, description="The last failure that it logged, where it exited with an error; None: not known."
+    )
+    last_logs: tuple[LogFile, ...] = Field(
+        default=(),
+        description="The last lines of its output, where it ended by a signal or with an error.",
     )
     sibling_jobs: tuple[str, ...] = Field(default=(), description="Jobs of running ranks with the same parent.")
     sibling_user: str | None = Field(

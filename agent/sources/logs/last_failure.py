@@ -1,4 +1,4 @@
-"""What a rank logged of its own failure before it ended.
+"""What a rank logged before it ended: its own failure, and the last lines.
 
 A process that has ended shows no files any more, and a traceback is written a moment before: so the files are opened
 while it lives, on behalf of those who may read them, and read once it is gone. Only local ones: another's file server
@@ -22,10 +22,11 @@ from agent.sources.look_context import LookContext
 from shared.errors import NotPermitted
 from shared.formats.logs.parse import clean_line, find_events
 from shared.formats.logs.writers import rank_of_line
-from shared.redaction.redact import redact
-from shared.wire.log_events import EventKind, LogEvent
+from shared.redaction.redact import redact, redact_lines
+from shared.wire.log_events import EventKind, LogEvent, LogFile
 
 _TAIL_BYTES = 64 * 1024
+_LAST_LINES, _LONGEST_LINE = 40, 300
 _FAILURES = frozenset({EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY, EventKind.DEVICE_ERROR})
 
 
@@ -52,11 +53,23 @@ class HeldLogs:
         found: list[LogEvent] = []
         for held in self._files.values():
             with suppress(OSError):
-                lines = read_tail(held.file, _TAIL_BYTES).decode(errors="replace").split("\n")
-                own = [clean_line(line) for line in lines if rank_of_line(line) in (None, self._rank)]
-                events = find_events(own, path=held.path, rank=None if held.is_shared else self._rank)
+                events = find_events(self._own(held), path=held.path, rank=None if held.is_shared else self._rank)
                 found += [each for each in events if each.kind in _FAILURES and each.rank == self._rank]
         return found[-1].model_copy(update={"fields": {}}) if found else None  # its text says it all
+
+    def ends(self) -> tuple[LogFile, ...]:
+        """Return the last lines of each file without secrets: where others write, too, the launcher's end is there."""
+        found: list[LogFile] = []
+        for held in self._files.values():
+            with suppress(OSError):
+                lines = redact_lines([line for line in self._own(held) if line], most=_LAST_LINES)
+                cut = tuple(line[:_LONGEST_LINE] for line in lines)
+                found.append(LogFile(path=held.path, lines=cut, shared=held.is_shared))
+        return tuple(file for file in found if file.lines)
+
+    def _own(self, held: _Held) -> list[str]:
+        lines = read_tail(held.file, _TAIL_BYTES).decode(errors="replace").split("\n")
+        return [clean_line(line) for line in lines if rank_of_line(line) in (None, self._rank)]
 
     def _open(self, context: LookContext, rank: Rank, opened: ExitStack) -> None:
         procfs, pid = context.procfs, rank.stat.pid

@@ -15,10 +15,11 @@ from shared.answer.words import Cause
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import copyable, shell_word
-from shared.wire.snapshot import PolledLock, Process
+from shared.wire.snapshot import Holder, PolledLock, Process
 
 _MOST_RESUMED = 8
 _MOST_CULPRITS = 2
+_MOST_HOLDERS = 4
 _CGROUP_V2, _CGROUP_V1 = "cgroup.freeze", "freezer.state"
 
 
@@ -103,12 +104,20 @@ def _of_lock(lock: PolledLock) -> NextStep:
     """What to do about a lock; only a file that is nothing else may be removed, and only when abandoned."""
     if lock.path is None:
         return NextStep(text="find out which lock file it is and who holds it", frees=True)
+    if lock.holders:
+        those = either(lock.holders, "process", "processes"), ", ".join(map(_holder, lock.holders[:_MOST_HOLDERS]))
+        does = either(lock.holders, "does", "do")
+        return NextStep(text=f"find out why {' '.join(those)} {does} not let go of {name_of_lock(lock)}", frees=True)
     if lock.on_open_file:
         return NextStep(text=f"find out why what holds {name_of_lock(lock)} does not let go of it", frees=True)
     if not lock.abandoned:
         return NextStep(text=f"find out what holds {lock.path}; remove it only once its holder is gone", frees=True)
     text = "remove the lock that a killed process has left: the ranks go on by themselves"
     return NextStep(text=text, command=copyable("rm", operands=(lock.path,)), frees=True)
+
+
+def _holder(holder: Holder) -> str:
+    return f"{holder.pid} ({holder.name})" if holder.name else str(holder.pid)
 
 
 def _of_holders(lock: PolledLock, fault: Fault, observations: Observations) -> NextStep:

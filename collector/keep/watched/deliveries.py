@@ -19,7 +19,8 @@ from sqlalchemy.sql import ColumnElement
 from collector.gather.judge_and_stamp import new_id
 from collector.keep.database import Database
 from collector.keep.tables import deliveries, events, incidents, plain, receivers
-from collector.keep.watched.incidents import Incidents, last_event, read_stored, time_of
+from collector.keep.watched.bodies import read_stored, time_of
+from collector.keep.watched.incidents import Incidents, last_event
 from shared.answer.deliveries import Delivery, DeliveryState
 from shared.answer.incidents import LIVE_STATES, Incident, IncidentChangeKind, IncidentEvent
 

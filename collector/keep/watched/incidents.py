@@ -10,10 +10,8 @@ All calls block, and raise StoreTrouble.
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import ValidationError
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from collector.gather.judge_and_stamp import new_id
@@ -29,6 +27,7 @@ from collector.keep.tables import (
     job_key,
     plain,
 )
+from collector.keep.watched.bodies import json_of, ms_of, read_stored, time_of
 from collector.keep.watched.repeats import earlier_bodies, faulty_hosts, times_before
 from shared.answer.incidents import (
     LIVE_STATES,
@@ -38,11 +37,8 @@ from shared.answer.incidents import (
     IncidentEvent,
     IncidentState,
 )
-from shared.errors import InvalidInput, InvalidSettings, NotFound, quoted
+from shared.errors import InvalidInput, NotFound, quoted
 from shared.server.access import UNBOUND, Access
-from shared.value import Value
-
-V = TypeVar("V", bound=Value)
 
 REOPENED_SECONDS = 600.0
 FALSE_ALARM_SECONDS = 86_400.0
@@ -87,6 +83,15 @@ class Incidents:
             since = known.acknowledged_at if is_known else time_of(now_ms)
             set_now = {"state": IncidentState.ACKNOWLEDGED, "acknowledged_at": since}
             return self._change(connection, known, set_now, _said(IncidentChangeKind.ACKNOWLEDGED, now_ms, by, note))
+
+    def comment(self, id: str, *, by: str = "", note: str = "") -> Incident:
+        """Add to its history what somebody says of it, over or not. Raises NotFound, InvalidInput without a note."""
+        if not note:
+            raise InvalidInput("the comment is empty", advice="write a note")
+        with self._database.write() as connection:
+            now_ms = self._begin(connection)
+            said = _said(IncidentChangeKind.COMMENTED, now_ms, by, note)
+            return self._change(connection, _one(connection, id), {}, said)
 
     def false_alarm(self, id: str, *, by: str = "", note: str = "") -> Incident:
         """Say that nothing was wrong; also of one that is resolved. Raises NotFound."""
@@ -185,11 +190,13 @@ class Incidents:
 
     def _known(self, connection: Connection, found: Incident, now_ms: int) -> Incident | None:
         """Return the incident that `found` is more of (steps 1 and 2)."""
-        same = select(incidents.c.body, incidents.c.changed_ms).where(incidents.c.fingerprint == found.fingerprint.key)
-        row = connection.execute(same.order_by(incidents.c.live.desc(), incidents.c.id.desc()).limit(1)).one_or_none()
-        if row is None:
+        same = select(incidents.c.body).where(incidents.c.fingerprint == found.fingerprint.key)
+        body = connection.scalar(same.order_by(incidents.c.live.desc(), incidents.c.id.desc()).limit(1))
+        if body is None:
             return None
-        known, age_seconds = read_stored(row.body, Incident), (now_ms - row.changed_ms) / 1000
+        known = read_stored(body, Incident)
+        over_ms = now_ms if known.resolved_at is None else ms_of(known.resolved_at)
+        age_seconds = (now_ms - over_ms) / 1000
         if known.state is IncidentState.FALSE_ALARM:
             return known if age_seconds < FALSE_ALARM_SECONDS else None
         return known if known.is_live or age_seconds < REOPENED_SECONDS else None
@@ -237,6 +244,8 @@ class Incidents:
             "cause": found.cause,
             "certainty": found.certainty,
             "culprits": found.culprits,
+            "gpus": max(known.gpus, found.gpus),
+            "job_ended": found.job_ended,
             "times_seen": known.times_seen + len(new),
             "diagnoses": together,
         }
@@ -252,7 +261,7 @@ class Incidents:
         if len(history) > _MOST_HISTORY:
             history = (history[0], *history[1 - _MOST_HISTORY :])
         now = known.model_copy(update={**set_now, "history": history})
-        now_ms = int(datetime.fromisoformat(change.at).timestamp() * 1000)
+        now_ms = ms_of(change.at)
         connection.execute(update(incidents).where(incidents.c.id == now.id).values(_row(now, now_ms)))
         connection.execute(delete(incident_diagnoses).where(incident_diagnoses.c.incident == now.id))
         if now.diagnoses:
@@ -261,7 +270,7 @@ class Incidents:
         number = last_event(connection) + 1
         event = IncidentEvent(id=number, at=change.at, kind=change.kind, incident=now)
         row = {"id": number, "at_ms": now_ms, "kind": change.kind.value, "incident": now.id}
-        connection.execute(insert(events).values(body=_json(event), **row))
+        connection.execute(insert(events).values(body=json_of(event), **row))
         connection.execute(delete(events).where(events.c.id <= number - MOST_EVENTS))
         return now
 
@@ -278,7 +287,7 @@ def _row(incident: Incident, now_ms: int) -> dict[str, object]:
         "state": incident.state.value,
         "live": int(incident.is_live),
         "changed_ms": now_ms,
-        "body": _json(incident),
+        "body": json_of(incident),
     }
 
 
@@ -327,19 +336,3 @@ def _newest(diagnoses: tuple[str, ...]) -> str | None:
 
 def _said(kind: IncidentChangeKind, now_ms: int, by: str, note: str) -> IncidentChange:
     return IncidentChange(at=time_of(now_ms), kind=kind, by=by, note=note)
-
-
-def time_of(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _json(value: Value) -> str:
-    """Return JSON as every database takes it: NUL stands in it as an escape, which PostgreSQL's text accepts."""
-    return value.model_dump_json(by_alias=True)
-
-
-def read_stored(body: str, kind: type[V]) -> V:
-    try:
-        return kind.model_validate_json(body)
-    except ValidationError as error:
-        raise InvalidSettings(f"the store is damaged: an {kind.__name__} in it cannot be read") from error

@@ -24,9 +24,9 @@ def faulty_hosts(over: Iterable[Incident]) -> tuple[str, ...]:
 
 
 def earlier_bodies(connection: Connection, found: Incident) -> Iterable[str]:
-    """Return earlier incidents, as stored: of jobs of its name where its line is known, else those on its nodes."""
+    """Return earlier incidents, as stored: on its nodes, if these may be at fault, else of its job's name."""
     there = select(incident_hosts.c.incident).where(incident_hosts.c.host_key.in_(map(host_key, found.hosts)))
-    same = incidents.c.job_key == job_key(found.job) if found.place else incidents.c.id.in_(there)
+    same = incidents.c.id.in_(there) if found.may_be_its_nodes else incidents.c.job_key == job_key(found.job)
     return connection.execute(select(incidents.c.body).where(same).limit(_MOST_COMPARED)).scalars()
 
 

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 
@@ -17,6 +18,7 @@ from markupsafe import Markup
 
 from collector.show.html.export import exports_of
 from collector.show.html.report import Report
+from collector.show.text.findings import duration_text
 from collector.show.text.printable import printable, shortened
 from collector.show.text.waits import folded, operation_text, ranks_text
 from shared import VERSION
@@ -144,6 +146,9 @@ def _environment() -> Environment:
         "many": counted,
         "short": shortened,
         "moment": _moment,
+        "lasted": duration_text,
+        "age": _age,
+        "breakable": _breakable,
     }
     environment.globals |= {"operation": operation_text}
     return environment
@@ -152,6 +157,15 @@ def _environment() -> Environment:
 def _moment(rfc3339: str) -> str:
     """Write `2026-01-02T03:04:05.678Z` as people read it; anything else stays as it is."""
     return _MOMENT.sub(r"\1 \2 UTC", rfc3339)
+
+
+def _age(rfc3339: str, now: datetime) -> str:
+    return duration_text(max(0.0, (now - datetime.fromisoformat(rfc3339)).total_seconds()))
+
+
+def _breakable(path: str) -> Markup:
+    """Let a path go on in the next line behind a slash, and nowhere else where that is enough."""
+    return Markup("/<wbr>").join(printable(path, most=_LONGEST_TEXT).split("/"))
 
 
 def _shown(value: object) -> object:

@@ -13,6 +13,7 @@ from collector.align.stacks.stack_classes import tree_of
 from collector.keep.kept import Kept
 from collector.show.html.branches import Branch, grow
 from collector.show.html.grid import Sheet, draw_sheets
+from collector.show.html.issued import Issued, draw_issued
 from collector.show.html.lanes import GroupLanes, QuietGroups, draw_lanes
 from collector.show.html.standing import MEANINGS, RankStanding, places_of, ranks_by_standing
 from collector.show.html.wait_drawing import WaitDrawing, draw_waits
@@ -37,7 +38,7 @@ from shared.rank_sets import fold, unfold
 _MOST_EVIDENCE = 24
 _MOST_GAPS = 40
 _MOST_LOG_RANKS = 12
-_LOG_LINES = 25
+_LOG_LINES = 40
 _MOST_FDS = 8
 _MOST_CULPRITS = 8
 
@@ -80,6 +81,7 @@ class Report:
     """Standing, meaning, how many, and who."""
     sheets: tuple[Sheet, ...]
     grid_data: Markup
+    issued: Issued | None
     lanes: tuple[GroupLanes, ...]
     quiet: tuple[QuietGroups, ...]
     branches: tuple[Branch, ...]
@@ -88,6 +90,8 @@ class Report:
     more_gaps: int
     conflicts: tuple[str, ...]
     logs: tuple[tuple[str, tuple[str, ...]], ...]
+    last_words: tuple[tuple[str, tuple[str, ...]], ...]
+    """What the first screen shows of logs; the verdict alone has it."""
     fds: tuple[RankFds, ...]
     tree: TreeView | None
     kept: Kept
@@ -109,6 +113,7 @@ def _report_of(kept: Kept) -> Report:
     roster: Roster | None = None
     tree: TreeView | None = None
     groups: tuple[GroupView, ...] = ()
+    issued: Issued | None = None
     lanes: tuple[GroupLanes, ...] = ()
     quiet: tuple[QuietGroups, ...] = ()
     if snapshots:
@@ -116,6 +121,7 @@ def _report_of(kept: Kept) -> Report:
         tree = TreeView(job=expected.job, tree=tree_of(roster))
         groups = tuple(line_up(roster))
         lanes, quiet = draw_lanes(groups, roster, diagnosis, culprits)
+        issued = draw_issued(roster, diagnosis)
     places = places_of(diagnosis, roster)
     sheets = draw_sheets(places, [group.ref for group in groups])
     gaps = [gap_text(gap) for gap in fold_gaps(diagnosis.coverage.missing)]
@@ -129,6 +135,7 @@ def _report_of(kept: Kept) -> Report:
         legend=_legend(places),
         sheets=sheets,
         grid_data=_grid_data(sheets, places, diagnosis),
+        issued=issued,
         lanes=lanes,
         quiet=quiet,
         branches=() if tree is None else grow(tree.tree, culprits),
@@ -137,6 +144,7 @@ def _report_of(kept: Kept) -> Report:
         more_gaps=max(0, len(gaps) - _MOST_GAPS),
         conflicts=tuple(map(conflict_text, diagnosis.conflicts)),
         logs=_logs(view_logs(told, expected, lines=_LOG_LINES).lines),
+        last_words=_logs(diagnosis.last_lines),
         fds=tuple(each for each in view_fds(told, expected).ranks[:_MOST_FDS]),
         tree=tree,
         kept=kept,

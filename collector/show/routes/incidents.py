@@ -1,6 +1,7 @@
 """What the collector found wrong by itself, and what people say to it; the jobs that it watches."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated
 
@@ -114,6 +115,22 @@ async def acknowledge(
 
 
 @router.post(
+    "/incidents/{id}/comment",
+    response_model=Incident,
+    summary="Say something of it",
+    responses=problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND),
+)
+async def comment(
+    id: IncidentId,
+    service: ServiceDependency,
+    sight: SightDependency,
+    remark: Annotated[Remark | None, Body()] = None,
+) -> Response:
+    """Add a note to an incident's history, over or not; nobody is notified. 400 without a note."""
+    return json_answer(await remark_on(service, sight, id, service.store.incidents.comment, remark or Remark()))
+
+
+@router.post(
     "/incidents/{id}/false-alarm",
     response_model=Incident,
     summary="Say that nothing was wrong",
@@ -139,14 +156,18 @@ async def remark_on(service: Service, sight: Sight, id: str, change: Callable[..
 
 
 async def as_shown(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
-    """Add the silences that match now, and the receivers that could not be told. Raises StoreTrouble."""
+    """Add what it has cost, the silences that match, and the receivers that could not be told. Raises StoreTrouble."""
     if not incidents:
         return incidents
-    silences = await service.async_store.ask(service.store.silences.list)
+    now, silences = datetime.now(UTC), await service.async_store.ask(service.store.silences.list)
     lost = await service.async_store.ask(service.store.deliveries.undelivered, [each.id for each in incidents])
     return tuple(
         each.model_copy(
-            update={"silenced_by": silenced_by(silences, each.labels), "undelivered_to": lost.get(each.id, ())}
+            update={
+                "gpu_hours": each.gpus * each.lasted_seconds(now) / 3600,
+                "silenced_by": silenced_by(silences, each.labels),
+                "undelivered_to": lost.get(each.id, ()),
+            }
         )
         for each in incidents
     )

@@ -4,6 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from shared.answer.problem import Problem
@@ -35,7 +36,10 @@ class Api(FastAPI):
 
     def __init__(self, **fastapis: Any) -> None:
         # A path with a slash too many is unknown: the redirect would name whatever host the caller sent.
-        super().__init__(docs_url=None, redoc_url=None, redirect_slashes=False, **fastapis)
+        # Generators of clients call their functions by the ids of operations.
+        super().__init__(
+            docs_url=None, redoc_url=None, redirect_slashes=False, generate_unique_id_function=_name_of, **fastapis
+        )
         install_problem_handlers(self)
         self.add_route("/docs", self._show_docs, include_in_schema=False)
         self._page = b""
@@ -61,6 +65,10 @@ def _with_problems(document: dict[str, Any]) -> dict[str, Any]:
         schemas.pop(name, None)
     schemas[Problem.__name__] = Problem.model_json_schema(mode="serialization")
     return document
+
+
+def _name_of(route: APIRoute) -> str:
+    return route.name
 
 
 def _answers(operation: dict[str, Any]) -> dict[str, Any]:

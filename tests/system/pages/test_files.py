@@ -7,6 +7,7 @@ import pytest
 
 from collector.align.expected import Expected
 from collector.files.diagnose_files import diagnose_directory
+from collector.gather.judge_and_stamp import judge
 from collector.judge.verdict import diagnose
 from collector.keep.kept import Kept
 from collector.show.html.page import render_report
@@ -73,11 +74,28 @@ def test_who_where_why_and_what_now_need_no_scrolling(browser: Browser, tmp_path
     assert "rank 2" in browser.text(".branch.lit .branch.lit")
 
 
+@pytest.mark.parametrize("width", [1366, 390])
+def test_the_timeline_says_who_issued_what_when(width: int, browser: Browser, tmp_path: Path) -> None:
+    """The culprit first, with where it is since its last operation; those who wait, in theirs until the last look."""
+    browser.open(written(of_loader(), tmp_path))
+    browser.resize(width, 844)
+    try:
+        first, *others = [lane.text for lane in browser.all(".lane:not(.ticks)")]
+        assert first.startswith("rank 2") and "has issued nothing since" in first and "train_step" in first
+        assert len(others) == 3 and all("in all_reduce" in lane for lane in others)
+        gap, (bar, *_) = browser.one(".lane.guilty .gap"), browser.all(".lane:not(.guilty) .pending")
+        assert abs(gap.rect["x"] + gap.rect["width"] - bar.rect["x"] - bar.rect["width"]) < 2
+        assert all(lane.rect["x"] + lane.rect["width"] <= width for lane in browser.all(".lane"))
+    finally:
+        browser.resize()
+
+
 def test_a_job_that_writes_markup_gets_it_shown_as_text(browser: Browser, tmp_path: Path) -> None:
     """Names, frames, log lines and all else; nothing of it becomes an element, a link or a script."""
     looks, expected = hostile_job()
-    address = written(Kept(diagnosis=diagnose(looks, expected), expected=expected, snapshots=tuple(looks)), tmp_path)
+    address = written(Kept(diagnosis=judge(looks, expected), expected=expected, snapshots=tuple(looks)), tmp_path)
     browser.open(address)
+    assert browser.one(".tail pre").is_displayed()
     shown = browser.script("return document.body.textContent")
     for part in ("</script><img src=x onerror=1>", "[l](http://e.vil)", "<!channel>", "\\x1b[2J"):
         assert part in EVIL.encode("unicode_escape").decode() and part in shown, part
@@ -98,6 +116,11 @@ def test_eight_thousand_ranks_fit_on_a_screen_and_in_the_budget(browser: Browser
     browser.press("ARROW_RIGHT")
     assert browser.text(".pointed").startswith("rank 4711 · node0588 · culprit")
     assert not browser.one(".axis1 .grid").is_displayed()
+    browser.resize(390, 844)
+    browser.open(address)
+    sheet, ring = browser.one(".axis0 .sheet").rect, browser.one(".axis0 .ring").rect
+    assert sheet["x"] < ring["x"] and ring["x"] + ring["width"] < sheet["x"] + sheet["width"] <= 390
+    browser.resize()
     browser.choose("label[for=axis1]", ".axis1 .grid")
     assert browser.violations() == [] and browser.complaints() == []
 

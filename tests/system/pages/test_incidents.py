@@ -1,5 +1,6 @@
 """Incidents and the states of watched jobs in a browser: listed, found again, answered, and renewed as they happen."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from collector.app import create_app
 from collector.keep.store import Store
 from collector.settings import CollectorSettings
-from shared.answer.words import Kind
+from shared.answer.words import Cause, Kind
 from tests.build.agents.fake_agents import JOB
 from tests.build.agents.served_agents import served, whole_job
 from tests.build.jobs.hostile import EVIL
@@ -62,14 +63,19 @@ def watching(browser: Browser, tmp_path: Path) -> Iterator[Watching]:
 
 
 def test_an_incident_is_acknowledged_and_called_a_false_alarm(browser: Browser, watching: Watching) -> None:
-    """By who types in a name; the four answers are those of its last diagnosis, and need no scrolling."""
-    id = watching.store.incidents.report(draft("sim"), [watching.diagnosis]).id
+    """By who types in a name; the answers are those of its last diagnosis, and need no scrolling. Its age moves."""
+    found = draft("sim").model_copy(update={"gpus": 64, "still_since": "2026-01-01T00:00:00Z"})
+    id = watching.store.incidents.report(found, [watching.diagnosis]).id
     here = address(watching.service, f"/incidents/{id}")
     browser.open(here)
     answers = browser.all(".answer")
     assert [answer.text.splitlines()[0].lower() for answer in answers] == ["which rank", "where", "why", "what now"]
     assert all(answer.rect["y"] + answer.rect["height"] <= 768 for answer in answers)
     assert "rank 1" in browser.text(".who") and "its DataLoader" in browser.text(".why")
+    assert browser.one(".waiting").rect["y"] < 768 and "for rank 1" in browser.text(".waiting")
+    assert "holds 64 GPUs" in browser.text(".about") and "GPU-hours lost" in browser.text(".about")
+    browser.script("document.querySelector('[data-since]').textContent = 'not yet'")
+    browser.wait("/^[0-9.]+ h$/.test(document.querySelector('[data-since]').textContent)")
     assert f"--collector {address(watching.service, '')} " in browser.text(".now code")
     browser.resize(390, 844)
     first = browser.one(".now button.copy")
@@ -81,12 +87,53 @@ def test_an_incident_is_acknowledged_and_called_a_false_alarm(browser: Browser, 
     browser.wait("document.querySelector('.badge.acknowledged') !== null")
     assert "ann" in browser.text("#past tbody tr") and "cordoned node1" in browser.text("#past tbody tr")
     quiet(browser, watching.service)
-    browser.one("button.second").click()
+    said = f"form button[formaction='/incidents/{id}"
+    browser.one("input[name=note]").send_keys("its cable is loose")
+    browser.one(f"{said}/comment']").click()
+    browser.wait("document.querySelector('#past').textContent.includes('loose')")
+    browser.one(f"{said}/false-alarm']").click()
     browser.wait("document.querySelector('.badge.false_alarm') !== null")
-    assert not browser.all("main form")
+    assert not browser.all(f"{said}/false-alarm']")
     quiet(browser, watching.service)
     history = [change.kind.value for change in watching.store.incidents.get(id).history]
-    assert history == ["opened", "acknowledged", "false_alarm"]
+    assert history == ["opened", "acknowledged", "commented", "false_alarm"]
+
+
+def test_jobs_that_a_file_server_holds_name_each_other(browser: Browser, watching: Watching) -> None:
+    """Those of other causes, and those that are over, are not among them."""
+    report = watching.store.incidents.report
+    stored = {"cause": Cause.FILESYSTEM}
+    one, _, over = (report(draft(job).model_copy(update=stored), []) for job in ("one", "two", "over"))
+    report(draft("by itself"), [])
+    watching.store.incidents.resolve(over.id, note="the job has gone on")
+    browser.open(address(watching.service, f"/incidents/{one.id}"))
+    assert browser.text(".together").startswith("1 other job with the same cause now")
+    assert [link.text for link in browser.all(".together a")] == ["two"]
+    quiet(browser, watching.service)
+    browser.open(address(watching.service, f"/incidents/{over.id}"))
+    assert not browser.all(".together")
+
+
+def test_an_incident_is_silenced_and_the_silence_ended(browser: Browser, watching: Watching) -> None:
+    """All of its job, for two hours, and why; on a phone as well."""
+    id = watching.store.incidents.report(draft("sim", host="node7"), [watching.diagnosis]).id
+    browser.open(address(watching.service, f"/incidents/{id}"))
+    browser.resize(390, 844)
+    try:
+        browser.one("input[name=note]").send_keys("new checkpoints")
+        for name, value in (("of", "job"), ("hours", "2")):
+            browser.script(f"document.querySelector('select[name={name}]').value = '{value}'")
+        browser.script(f"document.querySelector(`button[formaction='/incidents/{id}/silence']`).click()")
+        browser.wait("document.querySelector('#say').textContent.includes('new checkpoints')")
+        assert browser.script("return document.documentElement.scrollWidth") <= 390
+        quiet(browser, watching.service)
+        (silence,) = watching.store.silences.list()
+        assert {each.name: each.value for each in silence.matchers} == {"job": "sim", "user": "1000"}
+        browser.script(f"document.querySelector(`form[action='/incidents/{id}/unsilence'] button`).click()")
+        browser.wait("document.querySelector('input[name=silence]') === null")
+        assert watching.store.silences.list()[0].status.state == "expired"
+    finally:
+        browser.resize()
 
 
 def test_incidents_are_found_again(browser: Browser, watching: Watching) -> None:
@@ -162,7 +209,11 @@ def test_the_first_page_shows_what_happens_as_it_happens(browser: Browser, watch
     id = watching.store.incidents.report(draft(JOB), [watching.diagnosis]).id
     browser.wait("document.querySelector('#open li a') !== null")
     assert browser.text("#open li").startswith("OPENED Hung: rank 3")
-    assert "since" in browser.text("#jobs tbody td")
+    assert re.search(r"for \d+ s", browser.text("#jobs tbody td:nth-of-type(2)"))
+    for query, rows in (("q=SIM", 0), (f"q={JOB}", 1), ("state=running", 1), ("state=hung", 0)):
+        browser.open(address(watching.service, f"/?{query}"))
+        assert len(browser.all("#jobs tbody tr")) == rows, query
+    browser.open(address(watching.service, "/"))
     quiet(browser, watching.service)
     watching.store.incidents.resolve(id, note="the job has gone on")
     browser.wait("document.querySelector('#open li a') === null")

@@ -19,7 +19,7 @@ HEAVY = ("pydantic", "httpx", "fastapi", "uvicorn", "sqlalchemy", "asyncio")
 def test_all_commands_are_there() -> None:
     """All commands, in the order in which help shows them."""
     wanted = (
-        "agent check collector compare core diagnose fds history incidents jobs logs look mcp notify plugins "
+        "agent check collector compare core diagnose fds history hooks incidents jobs logs look mcp notify plugins "
         "preflight probe-path rules run sequences silence snapshot stacks version watch"
     )
     assert wanted.split() == NAMES

@@ -36,7 +36,7 @@ def test_text_steers_no_terminal(name: str, job: Job) -> None:
 def test_jobs(job: Job) -> None:
     """One line per job."""
     heads, row = unhang("jobs", env=job.env).out.splitlines()
-    assert heads.split()[:4] == ["JOB", "STATE", "RANKS", "OF"]
+    assert heads.split()[:5] == ["JOB", "OWNER", "STATE", "AGE", "RANKS"]
     assert "$(reboot)" in row
     assert f"{FIRST}-{SECOND}" in row
 

@@ -42,7 +42,10 @@
   }
 
   function grid(box, sheet, said, standing, doing) {
-    const svg = box.querySelector("svg"), cursor = box.querySelector(".cursor");
+    const svg = box.querySelector("svg"), cursor = box.querySelector(".cursor"), ring = box.querySelector(".ring");
+    const toRing = () => { if (ring !== null) box.scrollLeft = ring.cx.baseVal.value - box.clientWidth / 2; };
+    toRing();
+    box.closest(".axes")?.addEventListener("change", toRing);
     const rows = sheet.rows.map(([x, y, name, ranks]) => ({x, y, name, ranks: unfold(ranks)}));
     let at = null;
     const show = (row, column) => {
@@ -98,6 +101,12 @@
     };
     setTimeout(ask, 300);
   }
+
+  // How old what goes on is, in the words of the server: `94 s`, `17 min`, `3.5 h`.
+  const age = (seconds) => seconds < 120 ? `${Math.round(seconds)} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+  setInterval(() => {
+    for (const one of document.querySelectorAll("[data-since]")) one.textContent = age(Math.max(0, (Date.now() - Date.parse(one.dataset.since)) / 1000));
+  }, 1000);
 
   const live = document.querySelector("[data-live]");
   if (live !== null) follow(1000 * Number(live.dataset.live));

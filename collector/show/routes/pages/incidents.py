@@ -1,6 +1,6 @@
 """The pages on incidents: all that are kept, and one with its diagnoses and what a person can say to it."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request
@@ -16,8 +16,12 @@ from collector.show.routes.incidents import IncidentId, Remark, as_shown, remark
 from collector.show.routes.pages.frame import PER_PAGE, FaultFormDependency, PageRoute, Text, page
 from collector.show.routes.pages.reports import verdict_report
 from collector.show.routes.rights import SightDependency
+from collector.show.routes.silences import expire_silence, put_silence
 from collector.show.text.findings import duration_text
-from shared.answer.incidents import LIVE_STATES, Incident, IncidentState
+from shared.answer.action import Action
+from shared.answer.diagnosis import Diagnosis
+from shared.answer.incidents import LIVE_STATES, Incident, IncidentState, NewSilence, SilenceMatcher
+from shared.answer.words import HARDWARE_CAUSES, Cause
 from shared.errors import InvalidInput, NotFound
 from shared.server.gate import who_asks
 
@@ -55,13 +59,6 @@ async def show_incidents(
     )
 
 
-def _lasted(incident: Incident) -> str:
-    """For how long it has lasted by now, or until it was over."""
-    end = datetime.now(UTC) if incident.resolved_at is None else datetime.fromisoformat(incident.resolved_at)
-    since = datetime.fromisoformat(incident.still_since or incident.opened_at)
-    return duration_text(max(0.0, (end - since).total_seconds()))
-
-
 @router.get("/incidents/{id}")
 async def show_incident(
     id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency
@@ -70,13 +67,18 @@ async def show_incident(
     await sight.incident(id)
     kept = await service.async_store.ask(service.store.incidents.get, id)
     (incident,) = await as_shown(service, (kept,))
+    silences = await service.async_store.ask(service.store.silences.list) if incident.silenced_by else ()
+    live = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)
     return page(
         request,
         "incident.html",
         here="incidents",
         title=f"{incident.state.value}: {incident.job}",
         incident=incident,
-        lasted=_lasted(incident),
+        lasted=duration_text(incident.lasted_seconds(datetime.now(UTC))),
+        together=_together(incident, live),
+        silences=[each for each in silences if each.id in incident.silenced_by and sight.sees_silence(each)],
+        silenceable=[(of, shown) for of, (shown, _) in _silenceable(incident).items()],
         report=await _last_report(service, incident, source_of(request)),
         diagnoses=await service.async_store.ask(service.store.excerpts, incident.diagnoses, Listed),
         who=who_asks(request).get("certificate", ""),
@@ -87,13 +89,81 @@ async def show_incident(
 async def acknowledge(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
     """Say that somebody works on it, and show it again."""
     await remark_on(service, sight, id, service.store.incidents.acknowledge, await _said(request))
-    return RedirectResponse(f"/incidents/{id}", status_code=HTTPStatus.SEE_OTHER)
+    return _shown_again(id)
+
+
+@router.post("/incidents/{id}/comment")
+async def comment(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
+    """Say something of it, and show it again."""
+    await remark_on(service, sight, id, service.store.incidents.comment, await _said(request))
+    return _shown_again(id)
 
 
 @router.post("/incidents/{id}/false-alarm")
 async def false_alarm(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
     """Say that nothing was wrong, and show it again."""
     await remark_on(service, sight, id, service.store.incidents.false_alarm, await _said(request))
+    return _shown_again(id)
+
+
+@router.post("/incidents/{id}/silence")
+async def silence(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
+    """Silence its fault, its job or its nodes for some hours, and show it again."""
+    await sight.incident(id)
+    incident, given = await service.async_store.ask(service.store.incidents.get, id), await form_of(request)
+    said, hours, chosen = await _said(request), _HOURS.get(given.get("hours", "")), _silenceable(incident)
+    if hours is None or given.get("of") not in chosen:
+        raise InvalidInput("the form says not what to silence, or for how long", advice="send the form of the page")
+    now = datetime.now(UTC)
+    wanted = NewSilence(
+        matchers=chosen[given["of"]][1],
+        startsAt=now.isoformat(),
+        endsAt=(now + timedelta(hours=hours)).isoformat(),
+        createdBy=said.by or "not said",
+        comment=said.note or f"silenced on the page of incident {id}",
+    )
+    await put_silence(wanted, service, sight)
+    return _shown_again(id)
+
+
+@router.post("/incidents/{id}/unsilence")
+async def unsilence(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
+    """End a silence that holds it back, and show it again."""
+    await sight.incident(id)
+    chosen = (await form_of(request)).get("silence")
+    if chosen is None:
+        raise InvalidInput("the form says not which silence", advice="send the form of the page")
+    await expire_silence(chosen, service, sight)
+    return _shown_again(id)
+
+
+_SHARED_CAUSES = HARDWARE_CAUSES | {Cause.FILESYSTEM}
+"""What a node, a switch or a file server does to several jobs at once."""
+
+
+def _together(incident: Incident, live: tuple[Incident, ...]) -> list[Incident]:
+    """Return the open incidents of other jobs that one thing may be behind."""
+    shared = incident.is_live and incident.cause in _SHARED_CAUSES
+    return [each for each in live if shared and each.cause is incident.cause and each.job != incident.job]
+
+
+_HOURS = {"0.5": 0.5, "2": 2.0, "8": 8.0, "24": 24.0}
+
+
+def _silenceable(incident: Incident) -> dict[str, tuple[str, tuple[SilenceMatcher, ...]]]:
+    """Return what can be silenced of an incident: how the form shows it, and what matches it."""
+    labels, of_user = incident.labels, _matcher("user", incident.labels["user"])
+    fault = ("this fault", (_matcher("key", labels["key"]), of_user))
+    job = (f"all of {incident.job}", (_matcher("job", labels["job"]), of_user))
+    on = (f"all on {labels['host']}", (_matcher("host", labels["host"]),))
+    return {"fault": fault, "job": job, **({"host": on} if labels["host"] else {})}
+
+
+def _matcher(name: str, value: str) -> SilenceMatcher:
+    return SilenceMatcher(name=name, value=value[:1024])
+
+
+def _shown_again(id: str) -> Response:
     return RedirectResponse(f"/incidents/{id}", status_code=HTTPStatus.SEE_OTHER)
 
 
@@ -107,11 +177,20 @@ async def _said(request: Request) -> Remark:
 
 
 async def _last_report(service: Service, incident: Incident, source: tuple[str, ...]) -> Report | None:
-    """Return what the newest diagnosis of an incident answers, without what it rests on; None: none is kept."""
+    """Return what the newest diagnosis of an incident answers, without what it rests on; None: none is kept.
+
+    What to do is what the incident says: of a job that hung and then died, the look at what is left knows less.
+    """
     for id in reversed(incident.diagnoses):
         try:
             diagnosis = await service.async_store.ask(service.store.diagnosis, id)
         except NotFound:
             continue
-        return verdict_report(diagnosis, source)
+        return verdict_report(diagnosis.model_copy(update={"action": _act(incident, diagnosis)}), source)
     return None
+
+
+def _act(incident: Incident, newest: Diagnosis) -> Action | None:
+    if incident.action is None:
+        return newest.action
+    return incident.action.model_copy(update={"lost": ""}) if incident.job_ended else incident.action

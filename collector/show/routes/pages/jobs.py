@@ -1,15 +1,16 @@
 """The first page: jobs that run and what is known of each, incidents that are open, and the latest diagnoses."""
 
+from datetime import UTC, datetime
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from collector.gather.jobs import summarise_jobs, unread_by
+from collector.gather.jobs import JobSummary, summarise_jobs, unread_by
 from collector.keep.database import StoreTrouble
 from collector.show.routes.common import JobName, ServiceDependency
 from collector.show.routes.jobs import state_now
-from collector.show.routes.pages.frame import PageRoute, page
+from collector.show.routes.pages.frame import PageRoute, Text, page
 from collector.show.routes.rights import SightDependency
 from shared.answer.incidents import OVER_STATES, JobState, WatchedJob
 
@@ -17,7 +18,9 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/")
-async def show_jobs(request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
+async def show_jobs(
+    request: Request, service: ServiceDependency, sight: SightDependency, q: Text = "", state: Text = ""
+) -> Response:
     """Show the jobs that run and what is known of each, incidents that are open, and the latest diagnoses."""
     found = sight.lists(await service.find())
     lists = tuple(found.lists.values())
@@ -34,23 +37,34 @@ async def show_jobs(request: Request, service: ServiceDependency, sight: SightDe
         incidents = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)
     except StoreTrouble:
         latest, incidents = (), ()
+    running = [job for job in jobs if job.name not in over and _fits(job, states.get(job.name), q, state)]
     return page(
         request,
         "jobs.html",
         here="jobs",
         title="Jobs",
-        jobs=sorted((job for job in jobs if job.name not in over), key=lambda job: _urgency(states.get(job.name))),
+        now=datetime.now(UTC),
+        wanted={"q": q, "state": state},
+        job_states=[each.value for each in JobState if each not in OVER_STATES],
+        jobs=sorted(running, key=lambda job: _urgency(states.get(job.name))),
         states=states,
         ended=[each for job, each in states.items() if job in over],
         is_watching=service.watcher is not None,
         incidents=incidents,
+        still={each.id: each.still_since or each.opened_at for each in incidents},
         runs={job: run for job, run in service.runs.under_way().items() if sight.sees_run(run)},
         last={each.job: each for each in reversed(latest)},
-        latest=latest[:10],
         silent=[silent.unanswered() for silent in found.silent],
         unread=unread_by(lists),
         agents=len(service.inventory.addresses()),
     )
+
+
+def _fits(job: JobSummary, watched: WatchedJob | None, text: str, state: str) -> bool:
+    """Is it in this state, and has the text in its name, its owner's or a node's?"""
+    named = (job.name, job.owner or "", job.user or "", *job.hosts)
+    in_state = not state or (watched is not None and watched.state.value == state)
+    return in_state and any(text.strip().casefold() in name.casefold() for name in named)
 
 
 def _urgency(watched: WatchedJob | None) -> int:

@@ -66,6 +66,14 @@ def test_life_of_an_incident(opened: Opener) -> None:
         incidents.get("nothing")
 
 
+def test_the_end_of_its_job_is_noted(opened: Opener) -> None:
+    """Of one that was open before: whoever watches knows by it that the incident stays, and is no news again."""
+    incidents = opened().incidents
+    assert not incidents.report(draft(), ["d1"]).job_ended
+    assert incidents.report(draft().model_copy(update={"job_ended": True}), ["d2"]).job_ended
+    assert not incidents.report(draft(), ["d3"]).job_ended  # it runs again, and hangs again
+
+
 def test_lists_by_state_job_and_host(opened: Opener) -> None:
     """As on-call people ask: what is open, what happened to my job, what did this node do."""
     incidents = opened().incidents
@@ -126,7 +134,7 @@ def test_nodes_at_fault_again_and_again(opened: Opener) -> None:
 
 
 def test_how_often_the_same_came_before(opened: Opener) -> None:
-    """At the same line of jobs of that name, wherever that is; without a line on the same node."""
+    """At one line of jobs of that name, wherever; without a line on the node, if hardware can be at fault."""
     incidents = opened().incidents
     at = {"place": "train.py:8"}
     lines = [draft(sequence=n, host=f"node{n}").model_copy(update=at) for n in range(3)]
@@ -136,5 +144,7 @@ def test_how_often_the_same_came_before(opened: Opener) -> None:
         "3rd time, at train.py:8",
     ]
     assert incidents.report(draft("other", host="node1").model_copy(update=at), ["d"]).again == ""
-    assert incidents.report(draft("else", host="node9"), ["d"]).again == ""
-    assert incidents.report(draft("more", host="node9"), ["d"]).again == "2nd time, on node9"
+    broken = [draft(job, host="node9").model_copy(update={"cause": Cause.GPU_FAULT}) for job in ("else", "more")]
+    assert [incidents.report(each, ["d"]).again for each in broken] == ["", "2nd time, on node9"]
+    died = [draft(job, host="node8", sequence=n) for n, job in enumerate(("one", "two", "two"))]
+    assert [incidents.report(each, ["d"]).again for each in died] == ["", "", "2nd time, in this job"]
