@@ -44,6 +44,7 @@ class Support(StrEnum):
     ELIMINATION = "elimination"
     TIE = "a tie"
     RECORD = "flight records"
+    ROOTS = "roots in the memory of ranks"
     PART_OF_RECORD = "flight records, with a gap or an inference"
     RECORD_AND_STACKS = "flight records and stacks"
     HABIT = "what was usual before"
@@ -73,7 +74,7 @@ TABLE: Mapping[tuple[Kind | None, Support], Sure] = {
     for row in read_pack(__file__, "certainty.toml")["rows"]
 }
 """A row with a kind goes before that of all kinds."""
-_OF_RECORDS = (Support.RECORD, Support.PART_OF_RECORD, Support.RECORD_AND_STACKS)
+_OF_RECORDS = (Support.RECORD, Support.ROOTS, Support.PART_OF_RECORD, Support.RECORD_AND_STACKS)
 
 
 def how_sure(kind: Kind, support: Support) -> Sure:
@@ -219,6 +220,8 @@ def of_mismatch(mismatch: Mismatch) -> Support:
 
     Where no side has a majority nobody is blamed, and that they differ is on record all the same.
     """
+    if mismatch.of_roots:
+        return Support.ROOTS
     return Support.RECORD if mismatch.certain or not mismatch.culprits else Support.PART_OF_RECORD
 
 

@@ -15,6 +15,7 @@ from collector.align.work.children import named
 from collector.judge.fault import Fault
 from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
 from collector.judge.logs.own_failures import has_lost_peers
+from collector.judge.records.passed_roots import agree_on_root, roots_in_words
 from collector.judge.tie_breakers.new_group import makes_group
 from shared.answer.diagnosis import (
     Evidence,
@@ -233,7 +234,14 @@ class Case:
 
     @property
     def rooted(self) -> bool:
-        return self.kind is Kind.STUCK_TOGETHER and self.fault.op in ROOTED
+        """Are all stuck in an operation whose root may not be the same for all of them?"""
+        stuck = self.kind is Kind.STUCK_TOGETHER and self.fault.op in ROOTED
+        return stuck and not agree_on_root(self.fault.group, self.fault.sequence, self.observations)
+
+    @property
+    def of_roots(self) -> bool:
+        """Do the sides of a mismatch pass different roots?"""
+        return self.fault.mismatch is not None and self.fault.mismatch.of_roots
 
     @property
     def is_first(self) -> bool:
@@ -312,6 +320,7 @@ class Case:
             "asks_store_at": self.asks_store_at,
             "awaited_key": self.awaited_key,
             "sides": self.sides,
+            "roots": roots_in_words(self.fault.group, self.fault.sequence, self.observations),
             "nccl": "" if self.nccl_fault is None else f"{self.nccl_fault.change}: {self.nccl_fault.why}",
             "report": "" if self.nccl_fault is None else self.nccl_fault.report,
             "host": self.hosts[0] if self.hosts else "",

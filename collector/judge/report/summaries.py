@@ -164,7 +164,8 @@ def _mismatch(fault: Fault, at: str) -> str:
         return f"the ranks disagree on{at}: {named}{tied}"
     wrong = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
     what = wrong.op if wrong.op != sides[0][1].op else f"{wrong.op} with different sizes or types"
-    return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}"
+    root = sides[0][1].op.removeprefix(fault.op or "") if fault.mismatch.of_roots else ""
+    return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}{root}"
 
 
 def settled_in_words(mismatch: Mismatch) -> str:
