@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,7 @@ def test_jobs_that_hang_are_incidents_and_end(
             assert services.until(ring, lambda _: True)["kind"] == "p2p_deadlock"
     for job in (asleep, ring):
         over = services.until(job, lambda incident: incident["state"] == "resolved")
-        assert over["history"][-1]["note"] == "the job has ended"
+        assert over["history"][-1]["note"] == "the job has died"
     both = until(lambda: told_of(receiver, asleep), lambda told: len(told) >= 2, SECONDS)
     assert [each.json()["data"]["change"] for each in both] == ["opened", "resolved"]
 
@@ -215,7 +215,52 @@ def test_diagnosis_is_kept_before_the_jobs_own_timeout_ends_it(services: Service
         found = services.until(job, lambda _: True)
         assert (found["kind"], culprits(found)) == ("rank_not_joined", [2])
         over = services.until(job, lambda incident: incident["state"] == "resolved")
-        assert over["history"][-1]["note"] == "the job has ended" and time.time() - begun < SECONDS
+        assert over["history"][-1]["note"] == "the job has died" and time.time() - begun < SECONDS
         first = services.get(f"/v1/diagnoses/{over['diagnoses'][0]}")
         assert (first["verdict"], first["findings"][0]["culprits"][0]["rank"]) == ("hung", 2)
         assert first["findings"][0]["lasted_seconds"] < 60.0
+
+
+ENDS: dict[str, tuple[str, tuple[int, ...], int]] = {
+    "a rank is killed": ("direct", (2,), signal.SIGKILL),
+    "all ranks are killed": ("direct", (0, 1, 2, 3), signal.SIGKILL),
+    "a watchdog aborts a waiting rank, and the launcher ends the rest": ("torchrun", (0,), signal.SIGABRT),
+}
+"""How a job that hangs may die: how it was launched, and who gets which signal."""
+FOLLOWS_SECONDS = 40.0
+"""How a job ended makes the collector look for 25 seconds."""
+
+
+def test_job_that_dies_while_its_incident_is_open_is_one_incident(
+    services: Services, receiver: ReceiverServer, beside: int, tmp_path: Path
+) -> None:
+    """However it dies: the receiver is told of the alarm and of the end, once each, and of nothing that follows."""
+    with ExitStack() as stack:
+        jobs: dict[str, Job] = {}
+        for how, (launch, _, _) in ENDS.items():
+            job = Job(
+                "asleep_before_collective",
+                directory=tmp_path,
+                recorded=True,
+                forked=True,
+                beside=beside,
+                launch=launch,
+            )
+            jobs[how] = stack.enter_context(job)
+        for job in jobs.values():
+            services.until(job, lambda incident: bool(incident["state"] == "opened"))
+        for how, job in jobs.items():
+            pids, (_, ranks, with_signal) = job.outside(), ENDS[how]
+            for rank in ranks:
+                os.kill(pids[rank], with_signal)
+        for job in jobs.values():
+            services.until(job, lambda incident: bool(incident["state"] == "resolved"))
+        time.sleep(FOLLOWS_SECONDS)
+        for how, job in jobs.items():
+            (found,) = services.get("/v1/incidents", job=job.name)["incidents"]
+            assert (found["kind"], found["state"], found["died"]) == ("rank_not_joined", "resolved", False), how
+            assert found["history"][-1]["note"] == "the job has died"
+            assert services.get(f"/v1/diagnoses/{found['diagnoses'][-1]}")["verdict"] == "died", how
+            told = [each.json()["data"] for each in told_of(receiver, job)]
+            assert [each["change"] for each in told] == ["opened", "resolved"], how
+            assert told[-1]["summary"].startswith(f"Resolved (the job has died): {job.name}: rank 2 has not joined ")
