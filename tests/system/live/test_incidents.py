@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +264,71 @@ def test_job_that_dies_while_its_incident_is_open_is_one_incident(
             told = [each.json()["data"] for each in told_of(receiver, job)]
             assert [each["change"] for each in told] == ["opened", "resolved"], how
             assert told[-1]["summary"].startswith(f"Resolved (the job has died): {job.name}: rank 2 has not joined ")
+
+
+@contextmanager
+def frozen_together(pids: list[int]) -> Iterator[None]:
+    """Freeze processes by one cgroup of their own, as `docker pause` does with a container."""
+    tree = next((each for each in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/freezer")) if _can_freeze(each)), None)
+    if tree is None:
+        pytest.skip("no cgroup may be made here")
+    before = {pid: _cgroup_of(pid, tree) for pid in pids}
+    group = tree / f"unhang-test-{os.getpid()}"
+    group.mkdir()
+    switch, off, on = ("cgroup.freeze", "0", "1") if tree.name == "cgroup" else ("freezer.state", "THAWED", "FROZEN")
+    try:
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
+        (group / switch).write_text(on)
+        yield
+    finally:
+        (group / switch).write_text(off)
+        for pid, earlier in before.items():
+            with suppress(OSError):
+                (earlier / "cgroup.procs").write_text(str(pid))
+        until(lambda: (group / "cgroup.procs").read_text(), lambda inside: not inside, 10.0)
+        group.rmdir()
+
+
+def _can_freeze(tree: Path) -> bool:
+    kind = "freezer.state" if tree.name == "freezer" else "cgroup.freeze"
+    probe = tree / f"unhang-probe-{os.getpid()}"
+    try:
+        probe.mkdir()
+    except OSError:
+        return False
+    found = (probe / kind).exists()
+    probe.rmdir()
+    return found
+
+
+def _cgroup_of(pid: int, tree: Path) -> Path:
+    controller = "freezer" if tree.name == "freezer" else ""
+    rows = (line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
+    return next(tree / path.lstrip("/") for _, controllers, path in rows if controllers == controller)
+
+
+def test_two_jobs_that_one_thing_holds_are_one_incident(
+    services: Services, receiver: ReceiverServer, beside: int, tmp_path: Path
+) -> None:
+    """A rank of each is in a container that is paused: one message, and the other job stands beside the first."""
+    with ExitStack() as stack:
+        both = [
+            stack.enter_context(Job("healthy", directory=tmp_path, recorded=True, forked=True, beside=beside))
+            for _ in range(2)
+        ]
+        for job in both:
+            services.until_watched(job)
+        with frozen_together([job.outside()[2] for job in both]):
+            found = [services.until(job, lambda incident: bool(incident["roots"])) for job in both]
+            first, other = sorted(found, key=lambda each: str(each["id"]))
+            assert first["roots"] == other["roots"] and "freez" in first["roots"][0], found
+            assert other["part_of"] == first["id"]
+            (held,) = services.get(f"/v1/incidents/{first['id']}")["holds"]
+            assert (held["incident"], held["job"]) == (other["id"], other["job"])
+            listed = [each["id"] for each in services.get("/v1/incidents")["incidents"]]
+            assert first["id"] in listed and other["id"] not in listed
+        for job in both:
+            services.until(job, lambda incident: bool(incident["state"] == "resolved"))
+        until(lambda: [len(told_of(receiver, job)) for job in both], lambda told: sum(told) == 2, SECONDS)
+        assert sorted(len(told_of(receiver, job)) for job in both) == [0, 2]
