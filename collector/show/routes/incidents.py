@@ -81,7 +81,7 @@ async def list_incidents(
     found = await service.async_store.ask(
         search_incidents, service.store, wanted, limit=limit, before=before, seen_by=sight.access
     )
-    return json_answer(IncidentList(incidents=await as_shown(service, found.incidents), next=found.next))
+    return json_answer(IncidentList(incidents=await as_shown(service, sight, found.incidents), next=found.next))
 
 
 @router.get(
@@ -94,7 +94,7 @@ async def get_incident(id: IncidentId, service: ServiceDependency, sight: SightD
     """Return the incident with its history. Its `diagnoses` are fetched from `/v1/diagnoses/{id}`."""
     await sight.incident(id)
     found = await service.async_store.ask(service.store.incidents.get, id)
-    (told,) = await as_shown(service, (found,))
+    (told,) = await as_shown(service, sight, (found,))
     return json_answer(told)
 
 
@@ -155,14 +155,17 @@ async def remark_on(service: Service, sight: Sight, id: str, change: Callable[..
     return await service.async_store.note(change, id, by=said.by, note=said.note)
 
 
-async def as_shown(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
-    """Add what it has cost, the silences that match, and the receivers that could not be told. Raises StoreTrouble."""
+async def as_shown(service: Service, sight: Sight, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
+    """Add what each has cost, the other jobs that it holds, as far as the caller may know of them, the silences that
+    match, and the receivers that could not be told. Raises StoreTrouble."""
     if not incidents:
         return incidents
     now, silences = datetime.now(UTC), await service.async_store.ask(service.store.silences.list)
+    members = [id for each in incidents for id in each.members]
+    held = await service.async_store.ask(service.store.incidents.held, members, seen_by=sight.access)
     lost = await service.async_store.ask(service.store.deliveries.undelivered, [each.id for each in incidents])
     return tuple(
-        each.model_copy(
+        each.with_holds(held).model_copy(
             update={
                 "gpu_hours": each.gpus * each.lasted_seconds(now) / 3600,
                 "silenced_by": silenced_by(silences, each.labels),

@@ -19,7 +19,7 @@ from collector.gather.jobs import choose_job
 from collector.gather.namesakes import user_of
 from collector.keep.run_ledger import RunState
 from collector.keep.store import no_such_diagnosis
-from collector.keep.watched.incidents import no_such_incident
+from collector.keep.watched.incident_rows import no_such_incident
 from collector.service import Service
 from collector.show.routes.common import ServiceDependency
 from shared.answer.diagnosis import Diagnosis

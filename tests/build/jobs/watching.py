@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from collector.detect.alarms import Alarm
 from collector.detect.detector import Detector, JobKey
-from collector.detect.job_watch import Alarm
 from shared.answer.diagnosis import Culprit, Diagnosis, Finding, GroupRef, Place, Where
 from shared.answer.incidents import JobState
 from shared.answer.words import Cause, Certainty, Kind, Verdict

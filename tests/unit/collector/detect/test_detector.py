@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from collector.detect.alarms import Suspected
 from collector.detect.detector import Detector, told_of
-from collector.detect.job_watch import Suspected
 from shared.answer.diagnosis import Coverage
 from shared.answer.incidents import JobState
 from shared.answer.words import Kind, Verdict
