@@ -1,6 +1,5 @@
 """Several files pasted into one are read as if they lay beside each other."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from collector.files.pasted_files import pasted_files
 from shared.answer.diagnosis import Diagnosis
 from tests.build.jobs.folders import write_files
 from tests.build.jobs.logged import caught
+from tests.build.jobs.wrapped import PASTES, Paste
 from tests.unit.collector.files.test_mixed_evidence import ELSEWHERE, WAITS, _stack
 from tests.unit.collector.files.test_ras_reports import RAS_EXCERPT
 
@@ -20,44 +20,18 @@ FILES = {
 }
 
 
-def tail() -> str:
-    return "".join(f"==> {name} <==\n{text}\n" for name, text in FILES.items())
-
-
-def grep(between: Callable[[int], str]) -> str:
-    return "".join(
-        f"{name}{between(number)}{line}\n"
-        for name, text in FILES.items()
-        for number, line in enumerate(text.split("\n"))
-    )
-
-
-def markdown(heading: str) -> str:
-    blocks = "".join(f"{heading.format(name)}\n\n```text\n{text}\n```\n\n" for name, text in FILES.items())
-    return f"It hangs since this morning.\n\n{blocks}"
-
-
 def said(answer: Diagnosis) -> object:
     return answer.verdict, [(each.kind, each.culprit_ranks) for each in answer.findings], answer.coverage.seen
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        tail(),
-        grep(lambda _: ":"),
-        grep(lambda number: f":{number}:"),
-        *map(markdown, ("### {}", "**{}**:", "`{}`", "{}:")),
-    ],
-    ids=["tail", "grep -r", "grep -rn", "headings", "bold", "code", "plain"],
-)
-def test_names_above_or_before(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("paste", PASTES.values(), ids=PASTES)
+def test_names_above_or_before(paste: Paste, tmp_path: Path) -> None:
     apart, pasted = tmp_path / "apart", tmp_path / "pasted"
     (apart / "stacks").mkdir(parents=True)
     (apart / "logs").mkdir()
     pasted.mkdir()
     wanted = said(diagnose_directory(write_files(apart, FILES)).diagnosis)
-    answer = diagnose_directory(write_files(pasted, {"report.md": text})).diagnosis
+    answer = diagnose_directory(write_files(pasted, {"report.md": paste(FILES)})).diagnosis
     assert said(answer) == wanted
     assert [each.culprit_ranks for each in answer.findings] == [(1,)]
     assert {f"report.md!{name}" for name in FILES} <= {each.path for each in answer.read}
