@@ -16,7 +16,7 @@ from collector.files.diagnose_files import diagnose_directory
 from tests.build.jobs.wrapped import HEADS, PASTES, headed_text
 
 MOST_CHANGED = 4
-"""Of some 1,300: of a log whose lines name one host and journalctl's another, and of a file without an ending in grep."""
+"""Of some 1,300: of a log that names one host and journalctl another, and of a file without an ending in grep."""
 _OF_TEXT = (".txt", ".log", ".out", ".err", "")
 
 Files = Mapping[str, str]
