@@ -20,7 +20,7 @@ def roots_of(finding: Finding) -> tuple[str, ...]:
 def _roots(finding: Finding) -> Iterator[str]:
     act = finding.action
     if act is not None and act.do is Act.FREE and act.command is not None:
-        yield f"what `{act.command}` lets go{f' on {act.host}' if act.host else ''}"
+        yield f"`{act.command}`{f' on {act.host}' if act.host else ''} frees it"
     if finding.kind is Kind.RANK_UNREACHABLE:
         yield from (f"node {culprit.host}" for culprit in finding.culprits if culprit.host is not None)
     for each in finding.evidence:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from collector.notify.receivers import Include
 from shared.answer.diagnosis import Diagnosis, KernelEvidence, LogEvidence, Place
-from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent
+from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, SiteLink
 from shared.rank_sets import fold, unfold
 
 MOST_NAME = 200
@@ -21,6 +21,7 @@ _MOST_LINES = 10
 _MOST_HELD = 8
 _MOST_CLASSES = 4
 _MOST_FRAMES = 40
+INCIDENT = "Incident, with what to do now"
 _TEST = "TEST, nothing hangs: "
 
 _WORDS = {
@@ -61,6 +62,8 @@ class Notice:
     stacks: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     link: str = ""
+    links: tuple[SiteLink, ...] = ()
+    """To the site's logs and dashboards; they hold names."""
     is_test: bool = False
 
 
@@ -98,6 +101,7 @@ def make_notice(
         stacks=_stacks(diagnosis, incident) if Include.STACKS in include else (),
         lines=_lines(diagnosis) if Include.LINES in include else (),
         link=page_url if is_test or not page_url else f"{page_url.rstrip('/')}/incidents/{quote(incident.id, safe='')}",
+        links=incident.links if Include.NAMES in include else (),
         is_test=is_test,
     )
 

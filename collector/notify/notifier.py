@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 from collector.concurrency.tasks import end, in_background, log_failure
 from collector.detect.silences import silenced_by
@@ -22,6 +23,7 @@ from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
 from collector.keep.watched.deliveries import Backlog, Claimed
 from collector.notify.destinations import make_receiver_client
+from collector.notify.links import links_of
 from collector.notify.notice import Notice, make_notice
 from collector.notify.receivers import AlertmanagerReceiver, Include, NotifyFile, Receiver
 from collector.notify.send import NotDelivered, compose, send
@@ -57,6 +59,7 @@ class Notifier:
         self.backlog: dict[str, Backlog] = {}
         self.names = tuple(file.receivers)
         self.page_url = file.page_url
+        self.links = file.links
         self._async_store = async_store
         self._store = async_store.store
         self._file = file
@@ -190,7 +193,9 @@ class Notifier:
         if receiver.include & {Include.STACKS, Include.LINES}:
             diagnosis = await self._diagnosis(event.incident.diagnoses)
         held = await self._async_store.ask(self._store.incidents.held, event.incident.members)
-        event = event.model_copy(update={"incident": event.incident.with_holds(held)})
+        links = links_of(self.links, event.incident, datetime.now(UTC))
+        incident = event.incident.with_holds(held).model_copy(update={"links": links})
+        event = event.model_copy(update={"incident": incident})
         return make_notice(event, claimed.opening, receiver.include, diagnosis=diagnosis, page_url=self._file.page_url)
 
     async def _diagnosis(self, ids: tuple[str, ...]) -> Diagnosis | None:

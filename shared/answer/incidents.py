@@ -112,6 +112,13 @@ class IncidentChange(Contract):
     diagnosis: str | None = Field(default=None, description="Id of the diagnosis that showed it.")
 
 
+class SiteLink(Contract):
+    """Where the site itself shows more: its logs, its dashboards."""
+
+    title: str
+    url: str
+
+
 class HeldJob(Contract):
     """Another job that is held by what holds the job of an incident."""
 
@@ -159,6 +166,7 @@ class Incident(Contract):
     )
     members: tuple[str, ...] = Field(default=(), description="Ids of the incidents that are part of it.")
     holds: tuple[HeldJob, ...] = Field(default=(), description="The jobs of these `members`.")
+    links: tuple[SiteLink, ...] = Field(default=(), description="To the site's logs and dashboards, as it configured.")
     released_at: str | None = Field(
         default=None, description="When its own job was over; it stays open for the other jobs that it holds."
     )

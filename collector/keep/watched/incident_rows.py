@@ -5,8 +5,9 @@ from sqlalchemy import Connection, Select, delete, func, select
 from collector.keep.seen import diagnoses_seen_by
 from collector.keep.tables import diagnoses, events, incident_diagnoses, incident_hosts, incidents, plain
 from collector.keep.watched.bodies import ms_of, read_stored
-from shared.answer.incidents import Incident, IncidentState
+from shared.answer.incidents import Incident, IncidentChange, IncidentChangeKind, IncidentState
 from shared.errors import NotFound, quoted
+from shared.plural import counted
 from shared.server.access import Access
 
 REOPENED_SECONDS = 600.0
@@ -74,6 +75,15 @@ def with_root(connection: Connection, found: Incident) -> Incident | None:
     live = (read_stored(body, Incident) for body in bodies.scalars())
     same = (each for each in live if not {*found.roots}.isdisjoint(each.roots) and _job(each) != _job(found))
     return next((each for each in same if each.part_of is None and len(each.members) < MOST_INCIDENTS), None)
+
+
+def with_member(first: Incident, member: Incident, at: str) -> tuple[Incident, IncidentChange]:
+    """Return the first incident with another that is part of it, and the line of its history that counts them all."""
+    members = (*first.members, member.id)
+    note = f"{counted(len(members), 'other job')} held by the same: {member.roots[0]}"
+    earlier = first.history[:-1] if first.history[-1].kind is IncidentChangeKind.JOINED else first.history
+    change = IncidentChange(at=at, kind=IncidentChangeKind.JOINED, note=note)
+    return first.model_copy(update={"members": members, "history": earlier}), change
 
 
 def live_members(connection: Connection, first: Incident) -> tuple[Incident, ...]:

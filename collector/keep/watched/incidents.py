@@ -39,6 +39,7 @@ from collector.keep.watched.incident_rows import (
     live_members,
     one_incident,
     open_as_named,
+    with_member,
     with_root,
 )
 from collector.keep.watched.repeats import earlier_bodies, faulty_hosts, times_before
@@ -242,8 +243,8 @@ class Incidents:
         )
         told = self._change(connection, opened, {}, change)
         if first is not None:
-            joined = _said(IncidentChangeKind.JOINED, now_ms, "", f"another job is held by {opened.roots[0]}")
-            self._change(connection, first, {"members": (*first.members, opened.id)}, joined)
+            known, joined = with_member(first, opened, time_of(now_ms))
+            self._change(connection, known, {}, joined)
         forget_oldest(connection)
         return told
 

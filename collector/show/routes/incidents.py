@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 
 from collector.detect.silences import silenced_by
 from collector.keep.history import IncidentsWanted, search_incidents
+from collector.notify.links import links_of
 from collector.service import Service
 from collector.show.routes.common import Before, Limit, OfJob, ServiceDependency, json_answer
 from collector.show.routes.rights import Sight, SightDependency
@@ -156,17 +157,19 @@ async def remark_on(service: Service, sight: Sight, id: str, change: Callable[..
 
 
 async def as_shown(service: Service, sight: Sight, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
-    """Add what each has cost, the other jobs that it holds, as far as the caller may know of them, the silences that
-    match, and the receivers that could not be told. Raises StoreTrouble."""
+    """Add what each has cost, the other jobs that it holds, as far as the caller may know of them, the site's links,
+    the silences that match, and the receivers that could not be told. Raises StoreTrouble."""
     if not incidents:
         return incidents
     now, silences = datetime.now(UTC), await service.async_store.ask(service.store.silences.list)
+    templates = {} if service.notifier is None else service.notifier.links
     members = [id for each in incidents for id in each.members]
     held = await service.async_store.ask(service.store.incidents.held, members, seen_by=sight.access)
     lost = await service.async_store.ask(service.store.deliveries.undelivered, [each.id for each in incidents])
     return tuple(
         each.with_holds(held).model_copy(
             update={
+                "links": links_of(templates, each, now),
                 "gpu_hours": each.gpus * each.lasted_seconds(now) / 3600,
                 "silenced_by": silenced_by(silences, each.labels),
                 "undelivered_to": lost.get(each.id, ()),

@@ -90,6 +90,10 @@ def test_jobs_that_the_same_holds_are_one_incident(opened: Opener) -> None:
     other, third = (incidents.report(draft(job).model_copy(update={"roots": ("node n1",)}), ["d2"]) for job in "bc")
     assert (other.part_of, third.part_of, incidents.report(draft("d"), ["d3"]).part_of) == (first.id, first.id, None)
     assert incidents.get(first.id).members == (other.id, third.id)
+    assert [(change.kind.value, change.note) for change in incidents.get(first.id).history] == [
+        ("opened", "no rank has gone on for 31 s"),
+        ("joined", "2 other jobs held by the same: node n1"),
+    ]
     assert [each.job for each in incidents.held(incidents.get(first.id).members).values()] == ["b", "c"]
     released = incidents.resolve(first.id, note="the job goes on")
     assert released.is_live and released.released_at
