@@ -1,20 +1,20 @@
 """Step 10: the headline, one sentence for the whole; it says what is known and nothing more."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
+from collector.align.work.trails import Trail
 from collector.judge.report.restarts import restart_in_words
+from collector.judge.trails.in_words import trail_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
-from shared.wire.snapshot import Holder
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Interpretation:
     """Do `waited_for` look like a loop that waits for work?"""
     phase: Phase | None = None
     """What `waited_for` are at work on, if it may take a healthy job minutes."""
-    strangers: Mapping[int, Holder] = field(default_factory=dict)
-    """Processes outside the job that `waited_for` wait to hear from, by rank."""
+    trails: tuple[Trail, ...] = ()
+    """Where the waits of `waited_for` lead out of the job."""
     second_dump_after: int | None = None
     """Seconds after which a second dump of each rank would tell; None: that is not what is lacking."""
 
@@ -88,11 +88,9 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
     if reading.idle:
         waits = either(reading.waited_for, "waits", "wait")
         return f"others wait for {who}, which {waits} for work: idle, or cut off from where it comes from"
-    if reading.strangers:
-        rank, other = min(reading.strangers.items())
-        one = "which" if len(reading.waited_for) == 1 else f"of which rank {rank}"
-        waits = f"{one} waits to hear from {stranger_in_words(other)}, a process outside this job"
-        return f"others have waited for {reading.stall:.1f} s for {who}, {waits}"
+    if reading.trails:
+        waits = trail_in_words(reading.trails[0], observations)
+        return f"others have waited for {reading.stall:.1f} s for {who}; {waits}"
     usual = observations.motion.usual_gap_seconds
     rhythm = "" if usual is None else f"; the job's usual pauses last up to {usual:.1f} s"
     if reading.reason:
@@ -105,8 +103,3 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
     at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
-
-
-def stranger_in_words(stranger: Holder) -> str:
-    """Name a process that is no rank's."""
-    return f"pid {stranger.pid}{stranger.name and f' ({stranger.name})'}"
