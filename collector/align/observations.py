@@ -15,8 +15,8 @@ from collector.align.roster import ByRank, RankView, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
-from collector.align.work.neighbours import Neighbour, siblings_of
-from collector.align.work.trails import Trail, Whose, trail_of
+from collector.align.work.bystanders import Bystander, siblings_of
+from collector.align.work.trails import Owners, Trail, trail_of
 from collector.align.work.values import Ends, Work
 from collector.align.work.work import works_of
 from shared.wire.devices import Gpu
@@ -79,7 +79,7 @@ class Observations:
         return () if activity is None else works_of(self.roster.ranks[rank], activity, self._connections.keys())
 
     @cached_property
-    def siblings(self) -> tuple[Neighbour, ...]:
+    def siblings(self) -> tuple[Bystander, ...]:
         """Those that were started together with ranks and have not come, by process id."""
         found = (sibling for view in self.roster.present() for sibling in siblings_of(view))
         return tuple(sorted(found, key=lambda each: (each.beside, each.process.pid)))
@@ -87,12 +87,12 @@ class Observations:
     def trail(self, rank: int) -> Trail | None:
         """Return where the wait of a rank leads beyond its groups; None: nowhere, as far as is known."""
         activity = self.activities.get(rank)
-        return None if activity is None else trail_of(self.roster.ranks[rank], activity, self._whose)
+        return None if activity is None else trail_of(self.roster.ranks[rank], activity, self._owners)
 
     @cached_property
-    def _whose(self) -> Whose:
+    def _owners(self) -> Owners:
         views = self.roster.ranks.values()
-        return Whose({(view.host, pid): view.rank for view in views for pid in pids_of(view)}, self._connections)
+        return Owners({(view.host, pid): view.rank for view in views for pid in pids_of(view)}, self._connections)
 
     @cached_property
     def _connections(self) -> dict[Ends, int]:

@@ -15,9 +15,9 @@ from enum import StrEnum
 from collector.align.roster import HELD, RankView
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
+from collector.align.work.bystanders import Bystander, bystander
 from collector.align.work.carried import AWAITS_ANY
 from collector.align.work.children import is_helper
-from collector.align.work.neighbours import Neighbour, neighbour
 from shared.wire.fds import Awaited, Holder
 from shared.wire.snapshot import Child, Fds, Identity, Process, RankSnapshot
 
@@ -63,7 +63,7 @@ class Trail:
     to_rank: int | None = None
     holder: Holder | None = None
     """The last process of all, where it is on the rank's node; of a circle the one before it closes."""
-    end: Neighbour | None = None
+    end: Bystander | None = None
     """The same, where it was examined."""
     own: bool = False
     """Has the rank started that process itself?"""
@@ -85,7 +85,7 @@ class Trail:
 
 
 @dataclass(frozen=True)
-class Whose:
+class Owners:
     """Which rank of the job a process or a connection belongs to."""
 
     pids: Mapping[tuple[str | None, int], int]
@@ -94,16 +94,16 @@ class Whose:
     """By the ends of each connection: its own address, and whom it is connected to."""
 
 
-def trail_of(view: RankView, activity: Activity, whose: Whose) -> Trail | None:
+def trail_of(view: RankView, activity: Activity, owners: Owners) -> Trail | None:
     """Return where the wait of a rank's main thread leads; None: nowhere, as far as is known."""
     process = view.process
     elsewhere = activity.waits_for_ranks or activity.doing is Doing.DEVICE
     if process is None or elsewhere or view.apart is not None or view.presence in HELD or not view.looks:
         return None
-    return _Walk(view, whose).on_from(process, ())
+    return _Walk(view, owners).on_from(process, ())
 
 
-def is_stuck(end: Neighbour) -> bool:
+def is_stuck(end: Bystander) -> bool:
     """Does a process stand still where none waits for work, for its own peers, for a device, or for its own threads?"""
     seen = end.activity
     waits = seen.waits_for_ranks or seen.doing is Doing.DEVICE or WaitsOn.OWN_THREAD in seen.waits_on
@@ -113,8 +113,8 @@ def is_stuck(end: Neighbour) -> bool:
 class _Walk:
     """The walk from one rank."""
 
-    def __init__(self, view: RankView, whose: Whose) -> None:
-        self._view, self._whose = view, whose
+    def __init__(self, view: RankView, owners: Owners) -> None:
+        self._view, self._owners = view, owners
         self._others = {child.process.pid: child for child in _others(view.looks[-1])}
         self._family = frozenset(child.process.pid for child in view.looks[-1].children)
         fds = view.looks[-1].fds
@@ -129,10 +129,10 @@ class _Walk:
         child = self._others.get(process.pid)
         hops = (*hops, Hop(process.pid, process.name, _call(process), at, None if child is None else child.identity))
         if not at.holders:
-            rank = self._whose.ends.get((at.name, at.local)) if at.local else None
+            rank = self._owners.ends.get((at.name, at.local)) if at.local else None
             return self._trail(hops, _without_holder(at) if rank is None else Leads.RANK, to_rank=rank)
         holder = min(at.holders, key=lambda each: (each.pid not in self._others, each.pid))
-        rank = self._whose.pids.get((self._view.host, holder.pid))
+        rank = self._owners.pids.get((self._view.host, holder.pid))
         if rank is not None and rank != self._view.rank:
             return self._trail(hops, Leads.RANK, holder, to_rank=rank)
         if holder.pid in {hop.pid for hop in hops}:
@@ -160,13 +160,13 @@ class _Walk:
         return found[0] if len(found) == 1 else None
 
     def _is_ours(self, holder: Holder) -> bool:
-        return (self._view.host, holder.pid) in self._whose.pids
+        return (self._view.host, holder.pid) in self._owners.pids
 
     def _trail(
         self, hops: tuple[Hop, ...], leads: Leads, holder: Holder | None = None, *, to_rank: int | None = None
     ) -> Trail:
         child = None if holder is None or leads is Leads.RANK else self._others.get(holder.pid)
-        end = None if child is None else neighbour(self._view, child, _others)
+        end = None if child is None else bystander(self._view, child, _others)
         own = holder is not None and holder.pid in self._family
         return Trail(self._view.rank, self._view.host, hops, leads, to_rank, holder, end, own=own)
 

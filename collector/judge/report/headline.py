@@ -5,8 +5,10 @@ from typing import Literal
 
 from collector.align.observations import Observations
 from collector.align.roster import Presence
+from collector.align.stacks.activity import place
 from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.align.work.trails import Trail
+from collector.judge.fault import first_edge
 from collector.judge.report.restarts import restart_in_words
 from collector.judge.trails.in_words import trail_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
@@ -81,13 +83,26 @@ def _plain(reading: Interpretation) -> str:
     return f"{reading.verdict.replace('_', ' ').capitalize()}: {said}".removesuffix(": ")
 
 
+def _waiting_for_work(ranks: tuple[int, ...], observations: Observations) -> str:
+    """Who waits for work is idle, unless others wait for it in an operation on record: then work should come."""
+    waits, edges = either(ranks, "waits", "wait"), [edge for edge in observations.edges if {*ranks} & {*edge.holders}]
+    first = first_edge(edges)
+    who = ranks_in_words(ranks)
+    if first is None:
+        return f"others wait for {who}, which {waits} for work: idle, or cut off from where it comes from"
+    number = "" if first.sequence is None else f" #{first.sequence}"
+    users = [seen.user for seen in observations.seen(ranks) if seen.user is not None]
+    at = f" at {place(users[0])}" if users else ""
+    inside = f"others wait for {who} in {first.signature.op}{number}"
+    return f"{inside}, and {either(ranks, 'it', 'they')} {waits} for work{at}: nothing shows who should bring it"
+
+
 def _waiting(reading: Interpretation, observations: Observations) -> str:
     who = ranks_in_words(reading.waited_for)
     if reading.sent is not None:
         return f"all ranks have been waiting in communication for {reading.stall:.1f} s, and {reading.sent}"
     if reading.idle:
-        waits = either(reading.waited_for, "waits", "wait")
-        return f"others wait for {who}, which {waits} for work: idle, or cut off from where it comes from"
+        return _waiting_for_work(reading.waited_for, observations)
     if reading.trails:
         waits = trail_in_words(reading.trails[0], observations)
         return f"others have waited for {reading.stall:.1f} s for {who}; {waits}"

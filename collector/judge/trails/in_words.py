@@ -6,7 +6,7 @@ from itertools import pairwise
 from collector.align.observations import Observations
 from collector.align.stacks.activity import place
 from collector.align.stacks.process_text import process_in_words
-from collector.align.work.neighbours import Neighbour
+from collector.align.work.bystanders import Bystander
 from collector.align.work.trails import Hop, Leads, Trail
 from shared.wire.fds import Awaited, Holder
 from shared.wire.snapshot import Identity
@@ -92,7 +92,7 @@ def _alone(hop: Hop) -> str:
             return f"waits at {what} of which {who} holds the other end"
 
 
-def end_in_words(end: Neighbour, at: Awaited) -> str:
+def end_in_words(end: Bystander, at: Awaited) -> str:
     """What whoever is waited for does, and what it has not read."""
     unread = f", and has not read {at.unread_bytes} bytes that lie there" if at.unread_bytes else ""
     if end.works:

@@ -21,7 +21,7 @@ from shared.wire.stacks import Stacks
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class Bystander:
     """A process on the node of a rank to which it matters."""
 
     beside: int
@@ -52,16 +52,16 @@ _Those = Callable[[RankSnapshot], tuple[Child, ...]]
 """Those among whom to look for a process and for what it has started."""
 
 
-def siblings_of(view: RankView) -> Iterator[Neighbour]:
+def siblings_of(view: RankView) -> Iterator[Bystander]:
     """Iterate over those beside a rank that have not come, by the newest look that tells of any."""
     telling = [look for look in view.looks if look.beside or isinstance(look.stacks, Stacks)]
     for child in _tops(telling[-1]) if telling else ():
-        found = neighbour(view, child, lambda look: look.beside)
+        found = bystander(view, child, lambda look: look.beside)
         if not found.activity.waits_for_ranks:
             yield replace(found, works=tuple(_said_of(child, work) for work in found.works))
 
 
-def neighbour(view: RankView, child: Child, those: _Those) -> Neighbour:
+def bystander(view: RankView, child: Child, those: _Those) -> Bystander:
     """Return what one of `those` in the looks at a rank does, as a rank is read whose record nobody has."""
     pid = child.process.pid
     looks = tuple(_as_rank(look, each, those) for look in view.looks for each in those(look) if each.process.pid == pid)
@@ -70,7 +70,7 @@ def neighbour(view: RankView, child: Child, those: _Those) -> Neighbour:
     own = RankView(view.rank, presence, looks=looks, host=view.host)
     activity = activity_of(own)
     works = works_of(own, activity)
-    return Neighbour(view.rank, child.process, activity, works, compared=len(looks) > 1, identity=child.identity)
+    return Bystander(view.rank, child.process, activity, works, compared=len(looks) > 1, identity=child.identity)
 
 
 def _tops(look: RankSnapshot) -> Iterator[Child]:
