@@ -20,6 +20,7 @@ TRUTH = {
     "culprits": [1],
     "victims": "0,2-3",
     "where": "wait_for_weights",
+    "busy": [0],
 }
 PATH = Path(os.environ.get("MEETING", ""))
 
