@@ -55,6 +55,8 @@ class Cause(StrEnum):
     CANCELLED = "cancelled"
     """A launcher, a scheduler or a person ended the job, as by SIGTERM, and no rank is known to have failed."""
     NETWORK = "network"
+    OTHER_PROCESS = "other_process"
+    """It waits for a process outside its job, which does not answer."""
     GPU_FAULT = "gpu_fault"
     UNKNOWN = "unknown"
 

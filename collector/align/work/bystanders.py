@@ -1,9 +1,10 @@
-"""What those do that were started together with a rank and have not joined: by the rules of ranks (`work.py`).
+"""What processes do that are no ranks of the job and matter to one of its ranks: by the rules of ranks (`work.py`).
 
-One that waits for ranks itself has come, though nobody knows yet which rank it is: it is waited for no longer.
+Those that were started together with it and have not joined, and those to which its wait leads. Of the former, one that
+waits for ranks itself has come, though nobody knows yet which rank it is: it is waited for no longer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from collector.align.roster import Presence, RankView
@@ -15,22 +16,29 @@ from collector.align.work.values import Work
 from collector.align.work.work import works_of
 from shared.answer.words import WorkMeans
 from shared.missing import Missing, Reason
-from shared.wire.snapshot import Child, Process, RankSnapshot
+from shared.wire.snapshot import Child, Identity, Process, RankSnapshot
 from shared.wire.stacks import Stacks
 
 
 @dataclass(frozen=True)
-class Sibling:
-    """A process that may be a rank which others wait for."""
+class Bystander:
+    """A process on the node of a rank to which it matters."""
 
     beside: int
-    """The rank that it was started with."""
+    """That rank."""
     process: Process
     activity: Activity
     works: tuple[Work, ...]
-    """As said of that rank: `waits for process 19 (python), which has not joined and uses …`."""
+    """As said of itself: `uses 98% of a CPU at …`."""
     compared: bool
     """Was it seen in two looks?"""
+    identity: Identity | None = None
+    """Which rank of another job it is, or works for."""
+
+    @property
+    def is_held(self) -> bool:
+        """Does it do nothing until somebody lets it go on, or has it ended?"""
+        return self.process.state in "TtZX" or is_held(self.process)
 
     @property
     def stands_still(self) -> bool:
@@ -40,19 +48,29 @@ class Sibling:
         return self.compared and seen and asleep
 
 
-def siblings_of(view: RankView) -> Iterator[Sibling]:
+_Those = Callable[[RankSnapshot], tuple[Child, ...]]
+"""Those among whom to look for a process and for what it has started."""
+
+
+def siblings_of(view: RankView) -> Iterator[Bystander]:
     """Iterate over those beside a rank that have not come, by the newest look that tells of any."""
     telling = [look for look in view.looks if look.beside or isinstance(look.stacks, Stacks)]
     for child in _tops(telling[-1]) if telling else ():
-        pid = child.process.pid
-        looks = tuple(_as_rank(look, each) for look in telling for each in look.beside if each.process.pid == pid)
-        presence = Presence.STOPPED if is_stopped(child.process) else Presence.RUNNING
-        presence = presence if child.process.frozen_by is None else Presence.FROZEN
-        own = RankView(view.rank, presence, looks=looks, host=view.host)
-        activity = activity_of(own)
-        if not activity.waits_for_ranks:
-            works = tuple(_said_of(child, work) for work in works_of(own, activity))
-            yield Sibling(view.rank, child.process, activity, works, compared=len(looks) > 1)
+        found = bystander(view, child, lambda look: look.beside)
+        if not found.activity.waits_for_ranks:
+            yield replace(found, works=tuple(_said_of(child, work) for work in found.works))
+
+
+def bystander(view: RankView, child: Child, those: _Those) -> Bystander:
+    """Return what one of `those` in the looks at a rank does, as a rank is read whose record nobody has."""
+    pid = child.process.pid
+    looks = tuple(_as_rank(look, each, those) for look in view.looks for each in those(look) if each.process.pid == pid)
+    presence = Presence.STOPPED if is_stopped(child.process) else Presence.RUNNING
+    presence = presence if child.process.frozen_by is None else Presence.FROZEN
+    own = RankView(view.rank, presence, looks=looks, host=view.host)
+    activity = activity_of(own)
+    works = works_of(own, activity)
+    return Bystander(view.rank, child.process, activity, works, compared=len(looks) > 1, identity=child.identity)
 
 
 def _tops(look: RankSnapshot) -> Iterator[Child]:
@@ -61,18 +79,18 @@ def _tops(look: RankSnapshot) -> Iterator[Child]:
     return (child for child in look.beside if child.process.parent_pid not in pids)
 
 
-def _as_rank(look: RankSnapshot, sibling: Child) -> RankSnapshot:
+def _as_rank(look: RankSnapshot, sibling: Child, those: _Those) -> RankSnapshot:
     """A look at such a process, as at a rank whose descriptors, logs and record nobody has read."""
     below: list[Child] = []
     above = {sibling.process.pid}
-    while found := [each for each in look.beside if each.process.parent_pid in above]:
+    while found := [each for each in those(look) if each.process.parent_pid in above]:
         below += found
         above = {each.process.pid for each in found}
     own = {"process": sibling.process, "stacks": sibling.stacks, "children": tuple(below), "polled_lock": None}
     return look.model_copy(update={**own, "fds": _UNREAD, "logs": _UNREAD, "recorder": _UNREAD})
 
 
-_UNREAD = Missing(source="rank", reason=Reason.NOT_FOUND, detail="it is no rank yet")
+_UNREAD = Missing(source="rank", reason=Reason.NOT_FOUND, detail="it is no rank of the job")
 
 
 def _said_of(child: Child, work: Work) -> Work:
