@@ -17,6 +17,7 @@ from agent.sources.look_context import LookContext
 from agent.sources.polled_lock import polled_lock
 from agent.sources.process import read_process, with_arguments
 from agent.sources.progress_counters import take_settled_beat
+from agent.sources.requests import unanswered_by
 from agent.sources.source import Answer, LookDepth
 from agent.tools.memory_budget import Memory
 from agent.tools.pyspy import dump_stacks
@@ -42,7 +43,10 @@ _NATIVE_SECONDS = 20.0
 
 
 class StacksSource:
-    """Fills `stacks`, `children` and `beside`. As many processes are read at a time as there are CPUs, not more."""
+    """Fills `stacks`, and those of processes near: `children`, `beside`, `above`, with the `requests` to these.
+
+    As many processes are read at a time as there are CPUs, not more.
+    """
 
     name = "stacks"
 
@@ -63,10 +67,13 @@ class StacksSource:
         stacks = _within(stacks, _MOST_KEPT)
         if question.brief:
             return {"stacks": stacks}
+        requests = unanswered_by(rank.above, context)
         return {
             "stacks": stacks,
             "children": self._others(rank, rank.children, context, deadline),
             "beside": self._others(rank, rank.beside, context, deadline),
+            "above": () if requests is None else self._others(rank, rank.above, context, deadline),
+            "requests": requests,
             "polled_lock": polled_lock(stacks, rank, context, self._program, deadline) or contended_file(rank, context),
         }
 

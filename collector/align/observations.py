@@ -15,6 +15,7 @@ from collector.align.roster import ByRank, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
+from collector.align.work.servers import Family, families_of
 from collector.align.work.siblings import Sibling, siblings_of
 from collector.align.work.strangers import awaited_stranger
 from collector.align.work.values import Ends, Work
@@ -83,6 +84,12 @@ class Observations:
         """Those that were started together with ranks and have not come, by process id."""
         found = (sibling for view in self.roster.present() for sibling in siblings_of(view))
         return tuple(sorted(found, key=lambda each: (each.beside, each.process.pid)))
+
+    @cached_property
+    def families(self) -> tuple[Family, ...]:
+        """The servers above ranks, by the first of these."""
+        found = (family for view in self.roster.present() for family in families_of(view))
+        return tuple(sorted(found, key=lambda each: each.rank))
 
     def stranger(self, rank: int) -> Holder | None:
         """Return the process outside the job that a rank waits to hear from; None: it waits for none that is known."""

@@ -38,7 +38,7 @@ from collector.detect.limits import (
     UNTOLD_SECONDS,
 )
 from collector.detect.phases import held_for, hung_in, is_held_up, is_last_chance, is_seen_in_part, phase_of
-from collector.detect.triggers import exited, reason_to_look
+from collector.detect.triggers import exited, reason_to_look, unanswered
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import Incident, JobState
@@ -100,6 +100,8 @@ class JobWatch:
         self._unseen_since: float | None = None
         """Since when some ranks could not be looked at, each time that somebody looked."""
         self._learnt = False
+        self._is_asked = False
+        """Did a request wait for long when a node last told of the job?"""
 
     # Step 1.
 
@@ -107,6 +109,9 @@ class JobWatch:
         """Take in what one node tells."""
         before = self.view.attempt
         pause = self.view.take(host, digest, now, signs)
+        was_asked, self._is_asked = self._is_asked, bool(unanswered(self.view, now))
+        if self._is_asked and not was_asked:
+            self._next_ask = 0.0  # it was idle until now, and looked at as such
         if self.view.ranks:
             self._gone_since = None
         elif self._gone_since is None:
@@ -137,9 +142,10 @@ class JobWatch:
 
     @property
     def _is_watched(self) -> bool:
-        """Has it several ranks? One that is alone waits for nobody."""
+        """Has it several ranks? One that is alone waits for nobody, but clients may wait for it."""
         size = self.view.world_size
-        return (size is None or size > 1) and len(self.view.ranks) + len(self.view.exited) > 1
+        many = (size is None or size > 1) and len(self.view.ranks) + len(self.view.exited) > 1
+        return many or self.view.asked_since is not None
 
     def _trigger(self, now: float) -> str:
         if self.incident is not None:

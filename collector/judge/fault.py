@@ -10,7 +10,7 @@ from collector.align.groups.wait_edges import Edge, age_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.judge.records.compare_sequences import Mismatch
-from shared.answer.diagnosis import Evidence, GroupRef, Link
+from shared.answer.diagnosis import Evidence, GroupRef, Link, NextStep, Where
 from shared.answer.words import Cause, Certainty, Kind
 from shared.wire.snapshot import PolledLock
 
@@ -61,6 +61,10 @@ class Fault:
     links: tuple[Link, ...] = ()
     lock: PolledLock | None = None
     """The lock file that the victims poll."""
+    where: Where | None = None
+    """Where the process stands that is at fault, if that is no rank."""
+    steps: tuple[NextStep, ...] = ()
+    """What to do about that process."""
 
 
 NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})

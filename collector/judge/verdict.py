@@ -59,6 +59,7 @@ from collector.judge.by_lock_files import builds, with_holders
 from collector.judge.by_logs import ByLogs, conflicts_by_logs, weighed, with_logs
 from collector.judge.by_ras import faults_by_ras
 from collector.judge.by_records import conflicts_of_records, faults_by_record
+from collector.judge.by_requests import by_requests
 from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
 from collector.judge.certainty import Support, less_sure, tempered
@@ -204,14 +205,16 @@ def _read(observations: Observations, logged: ByLogs) -> Interpretation:
     hung = still_hung(faults, observations)
     if not faults and hung is None:  # E
         elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)
-        return _quiet(observations) if elsewhere is None else _unseen(elsewhere, observations)
+        if elsewhere is not None:
+            return _unseen(elsewhere, observations)
+        return by_requests(observations) or _quiet(observations)
     faults = beside_the_seen(faults if hung is None else [hung], observations)  # F
     faults = [with_holders(fault, observations) for fault in faults]
     doubts = [None if hung else doubt_of_pause(fault, observations) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_next, default=None)
     if first is not None and not due:
-        return first
+        return (by_requests(observations) if first.idle else None) or first
     sure = [lasting_by_files(tempered(fault, observations), observations) for fault in due]  # H
     sure = [fair_to_workers(fault, observations) for fault in sure]
     told = [with_descriptors(with_nodes(fault, observations), observations) for fault in sure]

@@ -29,7 +29,7 @@ _FDS = Missing(
     reason=Reason.NOT_ENABLED,
     detail="not in the survey of a large job; suspects were examined separately",
 )
-_BLANK = {**dict.fromkeys(RankSnapshot.model_fields), "fds": _FDS, "children": (), "beside": ()}
+_BLANK = {**dict.fromkeys(RankSnapshot.model_fields), "fds": _FDS, "children": (), "beside": (), "above": ()}
 """What a rank has of which a survey says nothing."""
 
 _T = TypeVar("_T")

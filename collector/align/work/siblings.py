@@ -3,7 +3,7 @@
 One that waits for ranks itself has come, though nobody knows yet which rank it is: it is waited for no longer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from collector.align.roster import Presence, RankView
@@ -44,15 +44,20 @@ def siblings_of(view: RankView) -> Iterator[Sibling]:
     """Iterate over those beside a rank that have not come, by the newest look that tells of any."""
     telling = [look for look in view.looks if look.beside or isinstance(look.stacks, Stacks)]
     for child in _tops(telling[-1]) if telling else ():
-        pid = child.process.pid
-        looks = tuple(_as_rank(look, each) for look in telling for each in look.beside if each.process.pid == pid)
-        presence = Presence.STOPPED if is_stopped(child.process) else Presence.RUNNING
-        presence = presence if child.process.frozen_by is None else Presence.FROZEN
-        own = RankView(view.rank, presence, looks=looks, host=view.host)
+        own = as_rank(view, child, [(look, look.beside) for look in telling])
         activity = activity_of(own)
         if not activity.waits_for_ranks:
             works = tuple(_said_of(child, work) for work in works_of(own, activity))
-            yield Sibling(view.rank, child.process, activity, works, compared=len(looks) > 1)
+            yield Sibling(view.rank, child.process, activity, works, compared=len(own.looks) > 1)
+
+
+def as_rank(view: RankView, child: Child, among: Iterable[tuple[RankSnapshot, Sequence[Child]]]) -> RankView:
+    """Return a process that is none as if it were one; `among`: those with which each look at the rank shows it."""
+    pid = child.process.pid
+    looks = tuple(_as_look(look, each, near) for look, near in among for each in near if each.process.pid == pid)
+    presence = Presence.STOPPED if is_stopped(child.process) else Presence.RUNNING
+    presence = presence if child.process.frozen_by is None else Presence.FROZEN
+    return RankView(view.rank, presence, looks=looks, host=view.host)
 
 
 def _tops(look: RankSnapshot) -> Iterator[Child]:
@@ -61,15 +66,16 @@ def _tops(look: RankSnapshot) -> Iterator[Child]:
     return (child for child in look.beside if child.process.parent_pid not in pids)
 
 
-def _as_rank(look: RankSnapshot, sibling: Child) -> RankSnapshot:
+def _as_look(look: RankSnapshot, child: Child, near: Sequence[Child]) -> RankSnapshot:
     """A look at such a process, as at a rank whose descriptors, logs and record nobody has read."""
     below: list[Child] = []
-    above = {sibling.process.pid}
-    while found := [each for each in look.beside if each.process.parent_pid in above]:
+    above = {child.process.pid}
+    while found := [each for each in near if each.process.parent_pid in above]:
         below += found
         above = {each.process.pid for each in found}
-    own = {"process": sibling.process, "stacks": sibling.stacks, "children": tuple(below), "polled_lock": None}
-    return look.model_copy(update={**own, "fds": _UNREAD, "logs": _UNREAD, "recorder": _UNREAD})
+    own = {"process": child.process, "stacks": child.stacks, "children": tuple(below), "polled_lock": None}
+    watched = {"idle_for_seconds": None, "watched_for_seconds": None, "marks": None}
+    return look.model_copy(update={**own, **watched, "fds": _UNREAD, "logs": _UNREAD, "recorder": _UNREAD})
 
 
 _UNREAD = Missing(source="rank", reason=Reason.NOT_FOUND, detail="it is no rank yet")

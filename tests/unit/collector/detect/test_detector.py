@@ -26,6 +26,7 @@ def digest(
     attempt: int = 0,
     world_size: int | None = 4,
     job: str = "demo",
+    unanswered: float | None = None,
 ) -> NodeDigest:
     """What a node tells whose ranks have stood still for so long."""
     count = len(still)
@@ -45,6 +46,7 @@ def digest(
                 sequence=tuple(sequences or (9,) * count),
                 groups=("0",),
                 exited=exited,
+                unanswered=unanswered,
             ),
         )
     )
@@ -770,3 +772,26 @@ def test_store_wait_in_mid_training_is_no_first_step(steps: int, raised: bool) -
     watching.asked(after=6.0)
     alarm = watching.answer(hung(cause=Cause.RENDEZVOUS, id="d2"))
     assert (alarm is not None) is raised
+
+
+def test_a_server_that_was_found_idle_is_looked_at_once_a_request_has_waited() -> None:
+    """It is looked at once an hour while nobody asks it anything, and soon after a request has come that waits."""
+    watching = stood(100.0)
+    assert watching.asked()
+    watching.answer(well(state="idle"))
+    watching.tell(digest([120.0] * 4, unanswered=19.0), after=20.0)
+    assert watching.asked(after=0.5) == ""
+    watching.tell(digest([122.0] * 4, unanswered=21.0), after=2.0)
+    assert watching.asked() == "a request has been waiting for an answer for 21 s"
+    watching.answer(well(Verdict.CANNOT_TELL))
+    watching.tell(digest([132.0] * 4, unanswered=31.0), after=10.0)
+    assert watching.asked() == "", "a long poll is no reason to look again and again"
+
+
+def test_a_server_of_one_rank_is_watched_while_somebody_waits_for_it() -> None:
+    """One rank alone waits for nobody; clients may wait for it."""
+    watching = Watching()
+    watching.tell(digest([60.0], world_size=1))
+    assert watching.asked() == ""
+    watching.tell(digest([62.0], world_size=1, unanswered=25.0), after=2.0)
+    assert watching.asked() == "a request has been waiting for an answer for 25 s"
