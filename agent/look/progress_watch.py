@@ -24,7 +24,7 @@ from agent.sources.logs.log_growth import own_log_fds, tells_timeout, total_byte
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import has_moved, take_beat
 from agent.sources.recorder.memory.marks import GroupMark
-from agent.sources.requests import unanswered_by
+from agent.sources.serving.requests import unanswered_by
 from shared.errors import NotPermitted
 from shared.wire.snapshot import Beat, Exited, Identity, Requests
 from shared.wire.trace import Marks

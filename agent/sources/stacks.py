@@ -17,7 +17,7 @@ from agent.sources.look_context import LookContext
 from agent.sources.polled_lock import polled_lock
 from agent.sources.process import read_process, with_arguments
 from agent.sources.progress_counters import take_settled_beat
-from agent.sources.requests import unanswered_by
+from agent.sources.serving.requests import unanswered_by
 from agent.sources.source import Answer, LookDepth
 from agent.tools.memory_budget import Memory
 from agent.tools.pyspy import dump_stacks

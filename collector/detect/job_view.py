@@ -227,6 +227,12 @@ class JobView:
         """Since when the request waits that its servers have not answered for longest; None: there is none."""
         return min(self._asked_since.values(), default=None)
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Has it several ranks, or clients that wait? One rank that is alone waits for nobody."""
+        many = len(self.ranks) + len(self.exited) > 1 and (self.world_size is None or self.world_size > 1)
+        return many or self.asked_since is not None
+
     def sign(self, now: float) -> NodeSign | None:
         """Return the first thing that lately happened to a node, where some ranks stand still; None: nothing."""
         lately = self.signs(now)

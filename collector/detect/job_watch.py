@@ -101,7 +101,6 @@ class JobWatch:
         """Since when some ranks could not be looked at, each time that somebody looked."""
         self._learnt = False
         self._is_asked = False
-        """Did a request wait for long when a node last told of the job?"""
 
     # Step 1.
 
@@ -109,9 +108,8 @@ class JobWatch:
         """Take in what one node tells."""
         before = self.view.attempt
         pause = self.view.take(host, digest, now, signs)
-        was_asked, self._is_asked = self._is_asked, bool(unanswered(self.view, now))
-        if self._is_asked and not was_asked:
-            self._next_ask = 0.0  # it was idle until now, and looked at as such
+        asked, self._is_asked = self._is_asked, bool(unanswered(self.view, now))
+        self._next_ask = 0.0 if self._is_asked and not asked else self._next_ask  # it was found idle until now
         if self.view.ranks:
             self._gone_since = None
         elif self._gone_since is None:
@@ -127,7 +125,11 @@ class JobWatch:
 
     def ask(self, now: float) -> str:
         """Return why the job is to be looked at now; empty: it is not. Whoever asks says what came of it."""
-        if self._asking or now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS) or not self._is_watched:
+        if (
+            self._asking
+            or now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS)
+            or not self.view.is_waited_for
+        ):
             return ""
         reason = self._trigger(now)
         if reason:
@@ -139,13 +141,6 @@ class JobWatch:
         """Return how long a diagnosis may go on where only time tells: it is to be there before the job's timeout."""
         timeout = float("inf") if self.view.timeout_seconds is None else self.view.timeout_seconds
         return max(0.0, MOST_TIMEOUT_SHARE * timeout - self._still_for(now) - DIAGNOSIS_SECONDS)
-
-    @property
-    def _is_watched(self) -> bool:
-        """Has it several ranks? One that is alone waits for nobody, but clients may wait for it."""
-        size = self.view.world_size
-        many = (size is None or size > 1) and len(self.view.ranks) + len(self.view.exited) > 1
-        return many or self.view.asked_since is not None
 
     def _trigger(self, now: float) -> str:
         if self.incident is not None:

@@ -59,7 +59,6 @@ from collector.judge.by_lock_files import builds, with_holders
 from collector.judge.by_logs import ByLogs, conflicts_by_logs, weighed, with_logs
 from collector.judge.by_ras import faults_by_ras
 from collector.judge.by_records import conflicts_of_records, faults_by_record
-from collector.judge.by_requests import by_requests
 from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
 from collector.judge.certainty import Support, less_sure, tempered
@@ -80,6 +79,7 @@ from collector.judge.report.headline import Interpretation, headline_of
 from collector.judge.report.know_more import steps_to_know_more
 from collector.judge.report.summaries import settled_in_words, waiting_for
 from collector.judge.report.what_now import action_of
+from collector.judge.serving.by_requests import by_requests
 from collector.judge.slow.held_up import fair_to_workers
 from collector.judge.slow.one_place import all_at_one_place
 from collector.judge.slow.sampled_straggler import find_sampled_straggler

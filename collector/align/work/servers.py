@@ -16,7 +16,7 @@ _AT_HOME = frozenset({WaitsOn.CHILD, WaitsOn.OWN_THREAD})
 
 
 @dataclass(frozen=True)
-class Server:
+class ServingProcess:
     """A process above ranks."""
 
     process: Process
@@ -47,7 +47,7 @@ class Family:
     requests: Requests
     unaccepted_seconds: float
     """For how long looks show connections that no server has accepted."""
-    servers: tuple[Server, ...]
+    servers: tuple[ServingProcess, ...]
 
     @property
     def waited_seconds(self) -> float:
@@ -79,12 +79,12 @@ def _unaccepted_seconds(looks: list[RankSnapshot]) -> float:
     return (max(times) - min(times)) / 1e9 if times else 0.0
 
 
-def _server(own: RankView, requests: Requests, between: frozenset[int]) -> Server | None:
+def _server(own: RankView, requests: Requests, between: frozenset[int]) -> ServingProcess | None:
     if own.process is None:
         return None
     activity, pid = activity_of(own), own.process.pid
     held, asked = own.presence in HELD, pid in requests.held_by
-    return Server(own.process, activity, rank_motion(own, activity), held, asked, pid in between)
+    return ServingProcess(own.process, activity, rank_motion(own, activity), held, asked, pid in between)
 
 
 def _line_above(look: RankSnapshot) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 
 from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
-from agent.sources.requests import unanswered_by
+from agent.sources.serving.requests import unanswered_by
 from shared.wire.snapshot import Requests
 from tests.build.processes.processes import READY, running, until
 
