@@ -19,6 +19,7 @@ from agent.sources.look_context import LookContext
 from agent.sources.polled_lock import polled_lock
 from agent.sources.process import read_process, with_arguments
 from agent.sources.progress_counters import take_settled_beat
+from agent.sources.serving.requests import unanswered_by
 from agent.sources.source import Answer, LookDepth
 from agent.sources.waits.other_ends import AWAITING
 from agent.tools.memory_budget import Memory
@@ -50,7 +51,10 @@ _NATIVE_SECONDS = 20.0
 
 
 class StacksSource:
-    """Fills `stacks`, `children` and `beside`. As many processes are read at a time as there are CPUs, not more."""
+    """Fills `stacks`, and those of processes near: `children`, `beside`, `above`, with the `requests` to these.
+
+    As many processes are read at a time as there are CPUs, not more.
+    """
 
     name = "stacks"
 
@@ -72,11 +76,14 @@ class StacksSource:
         if question.brief:
             return {"stacks": stacks}
         children = self._others(rank, rank.children, context, deadline)
+        requests = unanswered_by(rank.above, context)
         return {
             "stacks": stacks,
             "children": children,
             "followed": self._followed(rank, children, context, deadline),
             "beside": self._others(rank, rank.beside, context, deadline),
+            "above": () if requests is None else self._others(rank, rank.above, context, deadline),
+            "requests": requests,
             "polled_lock": polled_lock(stacks, rank, context, self._program, deadline) or contended_file(rank, context),
         }
 

@@ -16,6 +16,7 @@ from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
 from collector.align.work.bystanders import Bystander, siblings_of
+from collector.align.work.servers import Family, families_of
 from collector.align.work.trails import Owners, Trail, trail_of
 from collector.align.work.values import Ends, Work
 from collector.align.work.work import works_of
@@ -83,6 +84,12 @@ class Observations:
         """Those that were started together with ranks and have not come, by process id."""
         found = (sibling for view in self.roster.present() for sibling in siblings_of(view))
         return tuple(sorted(found, key=lambda each: (each.beside, each.process.pid)))
+
+    @cached_property
+    def families(self) -> tuple[Family, ...]:
+        """The servers above ranks, by the first of these."""
+        found = (family for view in self.roster.present() for family in families_of(view))
+        return tuple(sorted(found, key=lambda each: each.rank))
 
     def trail(self, rank: int) -> Trail | None:
         """Return where the wait of a rank leads beyond its groups; None: nowhere, as far as is known."""

@@ -58,6 +58,8 @@ class Support(StrEnum):
     LOCK = "a lock file"
     LOCK_HOLDER = "a lock file whose holder is known"
     OTHER_END = "who holds the other end of what it waits at"
+    STACKS_OF_SERVER = "requests that wait, and the stack of a process that serves them"
+    PROCESS_OF_SERVER = "requests that wait, and the state of a process that serves them"
     FILE_TIMES = "the dates of two sets of dumps"
     COUNTERS = "counters of process groups"
     MAY_COME = "the time that a rank at work has taken"

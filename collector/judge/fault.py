@@ -11,7 +11,7 @@ from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.work.trails import Trail
 from collector.judge.records.compare_sequences import Mismatch
-from shared.answer.diagnosis import Evidence, GroupRef, Link
+from shared.answer.diagnosis import Evidence, GroupRef, Link, NextStep, Where
 from shared.answer.words import Cause, Certainty, Kind
 from shared.wire.snapshot import PolledLock
 
@@ -62,6 +62,10 @@ class Fault:
     links: tuple[Link, ...] = ()
     lock: PolledLock | None = None
     """The lock file that the victims poll."""
+    where: Where | None = None
+    """Where the process stands that is at fault, if that is no rank."""
+    steps: tuple[NextStep, ...] = ()
+    """What to do about that process."""
     trails: tuple[Trail, ...] = ()
     """Where waits beyond the groups lead."""
 

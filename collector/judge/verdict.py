@@ -79,6 +79,7 @@ from collector.judge.report.headline import Interpretation, headline_of
 from collector.judge.report.know_more import steps_to_know_more
 from collector.judge.report.summaries import settled_in_words, waiting_for
 from collector.judge.report.what_now import action_of
+from collector.judge.serving.by_requests import by_requests
 from collector.judge.slow.held_up import fair_to_workers
 from collector.judge.slow.loops import all_in_loops
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
@@ -206,14 +207,16 @@ def _read(observations: Observations, logged: ByLogs) -> Interpretation:
     hung = still_hung(faults, observations)
     if not faults and hung is None:  # E
         elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)
-        return _quiet(observations) if elsewhere is None else _unseen(elsewhere, observations)
+        if elsewhere is not None:
+            return _unseen(elsewhere, observations)
+        return by_requests(observations) or _quiet(observations)
     faults = beside_the_seen(faults if hung is None else [hung], observations)  # F
     faults = [with_trails(with_holders(fault, observations), observations) for fault in faults]
     doubts = [None if hung else doubt_of_pause(fault, observations) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_next, default=None)
     if first is not None and not due:
-        return first
+        return (by_requests(observations) if first.idle else None) or first
     sure = [lasting_by_files(tempered(fault, observations), observations) for fault in due]  # H
     sure = [fair_to_workers(fault, observations) for fault in sure]
     told = [with_descriptors(with_nodes(fault, observations), observations) for fault in sure]

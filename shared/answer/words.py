@@ -31,6 +31,8 @@ class Kind(StrEnum):
     STRAGGLER = "straggler"
     HELD_UP = "held_up"
     """Others wait for a rank that demonstrably works."""
+    REQUESTS_UNANSWERED = "requests_unanswered"
+    """Clients of a server wait for one of its processes, which stands still."""
 
 
 class Cause(StrEnum):

@@ -173,6 +173,15 @@ class PolledLock(Value):
     )
 
 
+class Requests(Value):
+    """What clients have asked servers of a job and got no answer to yet, by whose turn it is in their connections."""
+
+    unanswered: int
+    oldest_seconds: float | None = Field(default=None, description="How long the longest of them has waited.")
+    held_by: tuple[int, ...] = Field(default=(), description="Pids of the processes that they were sent to.")
+    unaccepted: int = Field(default=0, description="Further connections that the kernel has, and no server has taken.")
+
+
 class RankSnapshot(Value):
     """Everything that one look at one rank found."""
 
@@ -194,6 +203,12 @@ class RankSnapshot(Value):
         description="Processes of its node, neither its own nor of its job, to which its wait leads: those that hold "
         "the other end of what it waits at, what these wait at in turn, and so on.",
     )
+    above: tuple[Child, ...] = Field(
+        default=(),
+        description="Where clients send requests to a process that started ranks, as to an engine's API server: that, "
+        "and what hands work on from there; with the first of the ranks.",
+    )
+    requests: Requests | None = Field(default=None, description="What `above` has not answered; None: no server.")
     polled_lock: PolledLock | None = Field(
         default=None, description="The lock that its main thread may wait for; None: there is none, or nobody asked."
     )

@@ -62,15 +62,20 @@ def siblings_of(view: RankView) -> Iterator[Bystander]:
 
 
 def bystander(view: RankView, child: Child, those: _Those) -> Bystander:
-    """Return what one of `those` in the looks at a rank does, as a rank is read whose record nobody has."""
-    pid = child.process.pid
-    looks = tuple(_as_rank(look, each, those) for look in view.looks for each in those(look) if each.process.pid == pid)
-    presence = Presence.STOPPED if is_stopped(child.process) else Presence.RUNNING
-    presence = presence if child.process.frozen_by is None else Presence.FROZEN
-    own = RankView(view.rank, presence, looks=looks, host=view.host)
+    """Return what one of `those` in the looks at a rank does."""
+    own = as_rank(view, child, those)
     activity = activity_of(own)
     works = works_of(own, activity)
-    return Bystander(view.rank, child.process, activity, works, compared=len(looks) > 1, identity=child.identity)
+    return Bystander(view.rank, child.process, activity, works, compared=len(own.looks) > 1, identity=child.identity)
+
+
+def as_rank(view: RankView, child: Child, those: _Those) -> RankView:
+    """Return one of `those` in the looks at a rank as if it were a rank itself, of whose record nobody has read."""
+    pid = child.process.pid
+    looks = tuple(_as_look(look, each, those) for look in view.looks for each in those(look) if each.process.pid == pid)
+    presence = Presence.STOPPED if is_stopped(child.process) else Presence.RUNNING
+    presence = presence if child.process.frozen_by is None else Presence.FROZEN
+    return RankView(view.rank, presence, looks=looks, host=view.host)
 
 
 def _tops(look: RankSnapshot) -> Iterator[Child]:
@@ -79,15 +84,16 @@ def _tops(look: RankSnapshot) -> Iterator[Child]:
     return (child for child in look.beside if child.process.parent_pid not in pids)
 
 
-def _as_rank(look: RankSnapshot, sibling: Child, those: _Those) -> RankSnapshot:
+def _as_look(look: RankSnapshot, child: Child, those: _Those) -> RankSnapshot:
     """A look at such a process, as at a rank whose descriptors, logs and record nobody has read."""
     below: list[Child] = []
-    above = {sibling.process.pid}
+    above = {child.process.pid}
     while found := [each for each in those(look) if each.process.parent_pid in above]:
         below += found
         above = {each.process.pid for each in found}
-    own = {"process": sibling.process, "stacks": sibling.stacks, "children": tuple(below), "polled_lock": None}
-    return look.model_copy(update={**own, "fds": _UNREAD, "logs": _UNREAD, "recorder": _UNREAD})
+    own = {"process": child.process, "stacks": child.stacks, "children": tuple(below), "polled_lock": None}
+    watched = {"idle_for_seconds": None, "watched_for_seconds": None, "marks": None}
+    return look.model_copy(update={**own, **watched, "fds": _UNREAD, "logs": _UNREAD, "recorder": _UNREAD})
 
 
 _UNREAD = Missing(source="rank", reason=Reason.NOT_FOUND, detail="it is no rank of the job")

@@ -1,0 +1,150 @@
+"""Engines that serve: hung while `/health` says 200, idle, slow or polled, with real processes and real requests.
+
+`tests/programs/serving/engine.py` is built as engines are: an API process, an engine core, and workers.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from agent.agent import Agent, RankFilter
+from agent.sources.source import LookDepth
+from cli.sources.agent_here import local_settings
+from collector.align.expected import Expected
+from collector.judge.verdict import diagnose
+from shared.answer.diagnosis import Diagnosis
+from shared.answer.words import Kind, Verdict
+from tests.build.processes.ports import free_port
+from tests.build.processes.processes import until
+from tests.system.live.truths import PROGRAMS
+
+pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(300)]
+
+SECONDS = 120.0
+"""On a busy machine; a lock is told after 20 of waiting, what is stopped after five."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One that runs."""
+
+    port: int
+    job: str
+    pids: tuple[int, ...]
+    """Of its API process, its core and its workers."""
+
+    def ask(self, path: str) -> Thread:
+        """Send a request, and do not wait for its answer."""
+        thread = Thread(target=self._get, args=(path,), daemon=True)
+        thread.start()
+        return thread
+
+    def is_healthy(self) -> bool:
+        """Does it say so?"""
+        return self._get("/health") == b"ok"
+
+    def _get(self, path: str) -> bytes | None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=SECONDS) as answer:
+                return bytes(answer.read())
+        except OSError:
+            return None
+
+
+@contextmanager
+def engine(workers: int = 2) -> Iterator[Engine]:
+    """Run one, and end it to the last process."""
+    port, store = free_port(), free_port()
+    command = (sys.executable, str(PROGRAMS / "serving" / "engine.py"), str(port), str(workers))
+    environment = {**os.environ, "MASTER_PORT": str(store), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            core = _children(process.pid)
+            yield Engine(port, f"127.0.0.1:{store}", (process.pid, *core, *_children(core[0])))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _children(pid: int) -> tuple[int, ...]:
+    return tuple(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+class Looking:
+    """Looks again and again, as whoever is patient does."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._agent = Agent(local_settings())
+
+    def diagnosis(self) -> Diagnosis:
+        """Judge two looks."""
+        looks = [self._agent.snapshot(RankFilter(self._job), LookDepth()) for _ in range(2)]
+        return diagnose(looks, Expected(job=self._job))
+
+
+def told(job: str) -> Diagnosis:
+    """The first answer that is no "cannot tell"."""
+    return until(Looking(job).diagnosis, lambda found: found.verdict is not Verdict.CANNOT_TELL, SECONDS)
+
+
+def test_a_lock_in_the_scheduler_is_told_with_its_line() -> None:
+    """No rank is at fault, and none waits for another: the core never hands work on."""
+    with engine() as served:
+        served.ask("/generate/lock_in_scheduler")
+        (finding,) = told(served.job).findings
+        assert served.is_healthy()
+    assert (finding.kind, finding.culprits) == (Kind.REQUESTS_UNANSWERED, ())
+    assert finding.where is not None and finding.where.user is not None
+    assert finding.where.user.function == "take_lock_twice"
+    assert f"process {served.pids[1]} " in finding.summary
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["API", "core"])
+def test_one_that_is_stopped_is_told_with_how_it_goes_on(which: int) -> None:
+    """A stopped API process accepts nothing; behind a stopped core requests wait in it."""
+    with engine() as served:
+        os.kill(served.pids[which], signal.SIGSTOP)
+        served.ask("/generate/x")
+        (finding,) = told(served.job).findings
+    assert finding.kind is Kind.REQUESTS_UNANSWERED
+    assert [step.command for step in finding.next_steps] == [f"kill -CONT {served.pids[which]}"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_in_a_lock_is_the_culprit(workers: int) -> None:
+    """Alone it is named because clients wait, and else because the other one does."""
+    with engine(workers) as served:
+        served.ask("/generate/lock_in_worker")
+        (finding,) = told(served.job).findings
+    assert finding.culprit_ranks == (workers - 1,)
+    assert finding.where is not None and finding.where.user is not None
+    assert finding.where.user.function == "take_lock_twice"
+
+
+def test_an_idle_engine_is_idle_and_a_slow_one_runs() -> None:
+    """Neither hangs, and both are known."""
+    with engine() as served:
+        idle = told(served.job)
+        served.ask("/generate/slow")
+        slow = until(Looking(served.job).diagnosis, lambda found: found.state != "idle")
+    assert (idle.verdict, idle.state) == (Verdict.NOT_HUNG, "idle")
+    assert (slow.verdict, slow.findings) == (Verdict.NOT_HUNG, ())
+
+
+def test_a_long_poll_accuses_nobody() -> None:
+    """Its request waits for as long as one that is lost, and nobody can tell which it is."""
+    with engine() as served:
+        served.ask("/poll")
+        looking = Looking(served.job)
+        found = until(looking.diagnosis, lambda found: found.verdict is Verdict.CANNOT_TELL, SECONDS)
+    assert not found.findings and "the client polls, or what it sent is lost" in found.headline
