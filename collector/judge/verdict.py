@@ -207,9 +207,8 @@ def _read(observations: Observations, logged: ByLogs) -> Interpretation:
     hung = still_hung(faults, observations)
     if not faults and hung is None:  # E
         elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)
-        if elsewhere is not None:
-            return _unseen(elsewhere, observations)
-        return by_requests(observations) or _quiet(observations)
+        unseen = None if elsewhere is None else _unseen(elsewhere, observations)
+        return unseen or by_requests(observations) or _quiet(observations)
     faults = beside_the_seen(faults if hung is None else [hung], observations)  # F
     faults = [with_trails(with_holders(fault, observations), observations) for fault in faults]
     doubts = [None if hung else doubt_of_pause(fault, observations) for fault in faults]  # G
