@@ -11,7 +11,7 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis, WorkEvidence
 from shared.answer.words import Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
-from shared.wire.snapshot import Awaited, Child, Fds, Holder, NodeSnapshot, Process, RankSnapshot, Socket, Syscall
+from shared.wire.snapshot import Child, Fds, Holder, NodeSnapshot, OtherEnd, Process, RankSnapshot, Socket, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
 from tests.build.jobs.placed import with_rank
 from tests.build.jobs.simulated import PAIRS, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks, training
@@ -248,7 +248,7 @@ def test_who_waits_for_a_process_outside_the_job_is_not_to_blame(
     """That one may work for as long as a rank may, also on another machine."""
     looks = looks_at(ASLEEP, after=after)
     ends = () if peer is None else (Holder(pid=peer, name="rollout"),)
-    at_peer = Awaited(kind="socket", fd=8, local="10.0.0.1:5", name=PEER, holders=ends)
+    at_peer = OtherEnd(kind="socket", fd=8, local="10.0.0.1:5", name=PEER, holders=ends)
     both = [{"process": _process(looks, at, syscall=call, awaits=(at_peer,))} for at in (0, 1)]
     diagnosis = diagnose(_between(looks, both[0], both[1]), Expected())
     assert diagnosis.verdict is verdict
