@@ -245,7 +245,6 @@ class Incidents:
             "certainty": found.certainty,
             "culprits": found.culprits,
             "gpus": max(known.gpus, found.gpus),
-            "job_ended": found.job_ended,
             "times_seen": known.times_seen + len(new),
             "diagnoses": together,
         }

@@ -66,14 +66,6 @@ def test_life_of_an_incident(opened: Opener) -> None:
         incidents.get("nothing")
 
 
-def test_the_end_of_its_job_is_noted(opened: Opener) -> None:
-    """Of one that was open before: whoever watches knows by it that the incident stays, and is no news again."""
-    incidents = opened().incidents
-    assert not incidents.report(draft(), ["d1"]).job_ended
-    assert incidents.report(draft().model_copy(update={"job_ended": True}), ["d2"]).job_ended
-    assert not incidents.report(draft(), ["d3"]).job_ended  # it runs again, and hangs again
-
-
 def test_lists_by_state_job_and_host(opened: Opener) -> None:
     """As on-call people ask: what is open, what happened to my job, what did this node do."""
     incidents = opened().incidents
