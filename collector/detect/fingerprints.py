@@ -66,5 +66,6 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
 
 def _gpus(coverage: Coverage) -> int:
     """Return how many GPUs a job holds: one per rank where each rank that was seen has one."""
-    whole = coverage.with_gpu == coverage.seen and coverage.expected is not None
-    return coverage.expected if whole and coverage.with_gpu and coverage.expected is not None else coverage.with_gpu
+    if coverage.expected is not None and 0 < coverage.with_gpu == coverage.seen:
+        return coverage.expected
+    return coverage.with_gpu

@@ -6,7 +6,6 @@ So equal ones are one look, unless whoever took them wrote down when, in a file 
 it is: `date +%s > DIR/second/date`. Where there is such a file, times of files count for nothing.
 """
 
-import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,6 @@ from dataclasses import dataclass, field
 
 from collector.files.walk import FoundFile
 from shared.missing import Missing, Reason, refused
-from shared.value import as_json
 from shared.wire.log_events import Logs
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot
 from shared.wire.stacks import Stacks
@@ -201,11 +199,14 @@ class DatedSets:
 
     def copies(self, traces: Mapping[str, Trace]) -> Iterator[tuple[str, str]]:
         """Iterate over dumps of one rank that are no looks of their own, each with the one that it equals."""
-        firsts: dict[tuple[bytes, int | None], str] = {}
-        for name in sorted(traces) if len(traces) > 1 else ():
-            held = hashlib.sha256(as_json(traces[name]).encode()).digest()
-            first = firsts.setdefault((held, self._dates.get(_folder_of(name))), name)
-            if first != name:
+        alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
+        for name, trace in sorted(traces.items()) if len(traces) > 1 else ():
+            date = self._dates.get(_folder_of(name))
+            firsts = alike[date, trace.created_ns.tobytes(), trace.state.tobytes()]
+            first = next((each for each in firsts if traces[each] == trace), None)
+            if first is None:
+                firsts.append(name)
+            else:
                 yield name, first
 
 

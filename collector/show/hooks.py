@@ -68,9 +68,8 @@ def _hook(row: Mapping[str, Any], words: Mapping[str, str]) -> Hook | None:
     if not all(_NAMES[name].fullmatch(words.get(name, "")) for name in needed):
         return None
     command = tuple(part.format_map(words) for part in row.get("run", ()))
-    on_node = row.get("for_each") == "rank" or (command[:1] == ("ray",))
     send = json.dumps(_filled(row["send"], words)) if "send" in row else ""
-    return Hook(row["about"], command, send, words["host"] if on_node else None)
+    return Hook(row["about"], command, send, words["host"] if row.get("on_node") else None)
 
 
 def _filled(value: Any, words: Mapping[str, str]) -> Any:

@@ -108,8 +108,8 @@ class Interpreter:
         code = objects.pointer(frame.address + layout.code)
         names = objects.items(objects.paged.word(code + _NAMES_AT))
         values = objects.pointers(frame.address + layout.variables, len(names))
-        found = {objects.text(name): value for name, value in zip(names, values, strict=True) if value}
-        return {name: self._in_cell(value) for name, value in found.items()}
+        held = ((objects.text(name), self._in_cell(value)) for name, value in zip(names, values, strict=True) if value)
+        return {name: value for name, value in held if value}
 
     def _in_cell(self, value: int) -> int:
         """What functions within this one use, too, stands in a cell."""

@@ -53,8 +53,10 @@ def _awaited(here: Interpreter, stores: StoreKeys, tids: Mapping[int, int]) -> I
     for inner in sorted(threads.keys() & tids.keys())[:_MOST_THREADS]:
         with suppress(Unreadable):
             frames = here.frames(threads[inner])
-            found = stores.awaited_by(tids[inner], frames[0]) if frames else None
-            found = found or (awaited_at_home(here, tids[inner], frames, frozenset(threads)) if frames else None)
+            if not frames:
+                continue
+            found = stores.awaited_by(tids[inner], frames[0])
+            found = found or awaited_at_home(here, tids[inner], frames, frozenset(threads))
             if found is not None:
                 yield found
 

@@ -51,7 +51,7 @@ class StoreKeys:
 
     def _keys(self, call: CCall) -> list[str]:
         """Return the keys that it was called with: one, or a list of them."""
-        objects, (given, *_) = self._here.objects, (*call.arguments, 0)
+        objects, given = self._here.objects, next(iter(call.arguments), 0)
         if not given:
             return []
         keys = objects.items(given)[:_MOST_KEYS] if objects.type_name(given) == "list" else (given,)

@@ -4,13 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import (
-    NOT_SEEN,
-    Activity,
-    from_stacks,
-    with_lock_file,
-    with_the_rest,
-)
+from collector.align.stacks.activity import NOT_SEEN, Activity, from_stacks, with_lock_file, with_the_rest
 from collector.align.stacks.awaited import told_by_store, unset_keys
 from collector.align.stacks.lock_files import lock_of
 from collector.align.stacks.seen_activity import with_awaited

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 AXE_VERSION = "4.14.1"
 PATIENCE_SECONDS = 120.0
-_FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
+_FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"),
+    "--force-prefers-reduced-motion",  # on a long list a page that glides to a button is not where the driver clicks
+)
 _QUIET = ("data", "blob", "about", "chrome", "devtools")
 """Schemes of requests that leave no process."""
 _BY_CSS = "css selector"
