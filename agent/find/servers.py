@@ -2,7 +2,8 @@
 
 1. Who started the ranks, if it runs Python and is the same user's, and who started that, up to the first that does not,
    or that is a launcher or a rank.
-2. With them what the outermost of these has started beside, such as further API servers: in one family with the ranks.
+2. With them what the outermost of these has started beside, such as further API servers: in one family with the ranks,
+   unless they have ranks of their own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,15 +21,17 @@ def servers_above(
 ) -> Mapping[int, tuple[int, ...]]:
     """Return them, the nearest first, by the process id of the first rank that each family has."""
     known, families = {rank.stat.pid for rank in ranks}, listing.children()
-    found: dict[int, tuple[int, ...]] = {}
+    lines: dict[int, tuple[int, ...]] = {}
     told: set[int] = set()
     for rank in ranks:
-        line = [] if rank.stat.parent_pid in told else list(_line_above(rank.stat, known, listing, lister, procfs))
+        line = () if rank.stat.parent_pid in told else tuple(_line_above(rank.stat, known, listing, lister, procfs))
         told.update(line)
-        if line:
-            beside = families.get(line[-1], ())
-            found[rank.stat.pid] = tuple(dict.fromkeys((*line, *_python(beside, known, listing, lister))))[:_MOST]
-    return found
+        lines |= {rank.stat.pid: line} if line else {}
+    taken = known | told
+    return {
+        pid: (*line, *_python(families.get(line[-1], ()), taken, listing, lister))[:_MOST]
+        for pid, line in lines.items()
+    }
 
 
 def _line_above(rank: Stat, known: set[int], listing: Listing, lister: Lister, procfs: ProcFs) -> Iterator[int]:
@@ -42,8 +45,8 @@ def _line_above(rank: Stat, known: set[int], listing: Listing, lister: Lister, p
         yield pid
 
 
-def _python(pids: Iterable[int], known: set[int], listing: Listing, lister: Lister) -> Iterator[int]:
+def _python(pids: Iterable[int], taken: set[int], listing: Listing, lister: Lister) -> Iterator[int]:
     """Rule 2."""
     for pid in pids:
-        if pid not in known and lister.runs(listing.stats[pid]) is not RankLikelihood.OTHER:
+        if pid not in taken and lister.runs(listing.stats[pid]) is not RankLikelihood.OTHER:
             yield pid

@@ -82,7 +82,7 @@ class StacksSource:
             "children": children,
             "followed": self._followed(rank, children, context, deadline),
             "beside": self._others(rank, rank.beside, context, deadline),
-            "above": () if requests is None else self._others(rank, rank.above, context, deadline),
+            "above": () if requests is None else self._others(rank, requests.servers, context, deadline),
             "requests": requests,
             "polled_lock": polled_lock(stacks, rank, context, self._program, deadline) or contended_file(rank, context),
         }

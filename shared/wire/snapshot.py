@@ -180,6 +180,9 @@ class Requests(Value):
     oldest_seconds: float | None = Field(default=None, description="How long the longest of them has waited.")
     held_by: tuple[int, ...] = Field(default=(), description="Pids of the processes that they were sent to.")
     unaccepted: int = Field(default=0, description="Further connections that the kernel has, and no server has taken.")
+    servers: tuple[int, ...] = Field(
+        default=(), description="Pids of the server's processes, that which started the rank first; the ranks are none."
+    )
 
 
 class RankSnapshot(Value):

@@ -31,10 +31,11 @@ def by_tcp(rank: int) -> Callable[[], object]:
 def by_unix_socket(rank: int) -> Callable[[], object]:
     """Return the same over a socket of the file system."""
     server = socket.socket(socket.AF_UNIX)
+    os.chdir(PATH.parent)  # the whole path may be longer than an address
     if rank == PARTNER:
-        server.bind(str(PATH))
+        server.bind(PATH.name)
         server.listen()
-    return _by_socket(rank, server, lambda _: str(PATH))
+    return _by_socket(rank, server, lambda _: PATH.name)
 
 
 def _by_socket(rank: int, server: socket.socket, address_of: Callable[[int], object]) -> Callable[[], object]:

@@ -133,11 +133,11 @@ def stopped_child() -> None:
 def frozen_child() -> None:
     """Wait for a child whose cgroup is frozen; a daemon that nobody ends thaws it once this process is gone."""
     child = subprocess.Popen(["sleep", "10000"])
-    group = FREEZER / f"unhang-{child.pid}"
+    group = FREEZER / f"unhang-{os.urandom(4).hex()}"
     group.mkdir()
     ours, theirs = os.pipe()
     os.set_inheritable(theirs, False)
-    thaw = f"cat; echo THAWED > {group}/freezer.state; sleep 5; rmdir {group}"
+    thaw = f"cat; cd {group}; echo THAWED > freezer.state; kill -9 $(cat cgroup.procs); sleep 1; rmdir {group}"
     subprocess.run(["setsid", "-f", "sh", "-c", thaw], stdin=ours, env={"PATH": os.environ["PATH"]}, check=True)
     os.close(ours)
     (group / "cgroup.procs").write_text(str(child.pid))

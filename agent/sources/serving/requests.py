@@ -4,7 +4,8 @@ Nothing of what they carry is read. A request is a connection to a port that the
 spoke last. A long poll looks so, too, and a stream that has stopped in its middle does not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 
 from agent.errors import Gone
 from agent.proc.procfs import ProcFs
@@ -19,47 +20,64 @@ _MOST_ASKED = 512
 _CONNECTED = ("ESTABLISHED", "CLOSE_WAIT")
 """In the second the client has given up."""
 
-_Found = tuple[int, float]
-"""Who holds a request, and for how many seconds."""
+_Held = list[tuple[int, int, SocketEntry]]
+"""Of each socket of a process its descriptor and its inode."""
 
 
 def unanswered_by(pids: Sequence[int], context: LookContext) -> Requests | None:
-    """Return what these processes have not answered; None where none of them listens. What they say to each other is
-    no request.
+    """Return what these processes have not answered; None where none of them listens.
+
+    `pids`: who started a rank, who started that, and so on; then others of that family. What a server's processes say
+    to those above them, or beside, is no request; who stands above a server, and asks it, is a client as any other.
     """
-    if not context.procfs.is_real:
-        return None
-    held = {pid: held for pid in pids if (held := _sockets(context.procfs, pid))}
-    own = {inode for sockets in held.values() for inode in sockets}
-    listening, found = dict[int, int](), list[_Found]()
-    for pid, sockets in held.items():
-        try:
-            table = context.sockets(pid)
-        except (Gone, NotPermitted):
-            continue
-        entries = [(fd, inode, entry) for inode, fd in sockets.items() if (entry := table.get(inode)) is not None]
-        ports = {_port(entry) for _, _, entry in entries if _listens(entry)}
-        theirs = [(fd, inode) for fd, inode, entry in entries if entry.state in _CONNECTED and _port(entry) in ports]
-        accepted = [fd for fd, inode in theirs if table.other_end(inode) not in own][:_MOST_ASKED]
-        listening |= {inode: entry.unread_bytes for _, inode, entry in entries if _listens(entry)}
-        found += ((pid, seconds) for seconds in _unanswered(pid, accepted))
+    held = {pid: _sockets(pid, context) for pid in pids} if context.procfs.is_real else {}
+    listening = {
+        inode: entry.unread_bytes for sockets in held.values() for _, inode, entry in sockets if _listens(entry)
+    }
     if not listening:
         return None
-    oldest = max(found, key=lambda each: each[1], default=None)
+    line = _line(pids, context.procfs)
+    servers = _servers(line, held)
+    found = dict[int, list[float]]()
+    for pid in servers:
+        above = line[line.index(pid) + 1 :] if pid in line else ()
+        own = {inode for other in servers if other not in above for _, inode, _ in held[other]}
+        found[pid] = list(_unanswered(pid, held[pid], own, context))
+    waited = [seconds for each in found.values() for seconds in each]
     return Requests(
-        unanswered=len(found),
-        oldest_seconds=None if oldest is None else round(oldest[1], 1),
-        held_by=tuple(dict.fromkeys(pid for pid, _ in found)),
+        unanswered=len(waited),
+        oldest_seconds=None if not waited else round(max(waited), 1),
+        held_by=tuple(pid for pid, each in found.items() if each),
         unaccepted=sum(listening.values()),
+        servers=servers,
     )
 
 
-def _sockets(procfs: ProcFs, pid: int) -> dict[int, int]:
-    """Return the descriptors of a process's sockets by their inodes; none where we may not know."""
-    try:
-        return {inode: fd for fd, inode in fds_of_sockets(procfs, pid)}
-    except (Gone, NotPermitted):
-        return {}
+def _sockets(pid: int, context: LookContext) -> _Held:
+    """Return the sockets of a process that are in its tables; none where we may not know."""
+    with suppress(Gone, NotPermitted):
+        held = list(fds_of_sockets(context.procfs, pid))
+        table = context.sockets(pid) if held else None
+        return [
+            (fd, inode, entry) for fd, inode in held if table is not None and (entry := table.get(inode)) is not None
+        ]
+    return []
+
+
+def _line(pids: Sequence[int], procfs: ProcFs) -> list[int]:
+    """Return the first of them, who started it, and so on."""
+    line = list(pids[:1])
+    with suppress(Gone):
+        while (parent := procfs.stat(line[-1]).parent_pid) in pids:
+            line.append(parent)
+    return line
+
+
+def _servers(line: Sequence[int], held: Mapping[int, _Held]) -> tuple[int, ...]:
+    """Return those up to the outermost that listens, and who listens beside them: whoever started these is none."""
+    listen = [pid for pid, sockets in held.items() if any(_listens(entry) for _, _, entry in sockets)]
+    outermost = max((at for at, pid in enumerate(line) if pid in listen), default=len(line) - 1)
+    return (*line[: outermost + 1], *(pid for pid in listen if pid not in line))
 
 
 def _listens(entry: SocketEntry) -> bool:
@@ -70,6 +88,11 @@ def _port(entry: SocketEntry) -> str:
     return entry.local.rpartition(":")[2]
 
 
-def _unanswered(pid: int, fds: Sequence[int]) -> Iterator[float]:
-    told = (carried.unanswered_seconds for carried in bytes_carried(pid, fds).values())
+def _unanswered(pid: int, sockets: _Held, own: Set[int], context: LookContext) -> Iterator[float]:
+    """Yield for how long each client has waited whose connection a process has accepted."""
+    ports = {_port(entry) for _, _, entry in sockets if _listens(entry)}
+    theirs = [(fd, inode) for fd, inode, entry in sockets if entry.state in _CONNECTED and _port(entry) in ports]
+    table = context.sockets(pid)
+    accepted = [fd for fd, inode in theirs if table.other_end(inode) not in own][:_MOST_ASKED]
+    told = (carried.unanswered_seconds for carried in bytes_carried(pid, accepted).values())
     return (seconds for seconds in told if seconds is not None)

@@ -97,7 +97,7 @@ def _waiting_for_work(ranks: tuple[int, ...], observations: Observations) -> str
         return f"others wait for {who}, which {waits}{at}: idle, or cut off from where it comes from"
     number = "" if first.sequence is None else f" #{first.sequence}"
     inside = f"others wait for {who} in {first.signature.op}{number}"
-    return f"{inside}, and {either(ranks, 'it', 'they')} {waits}{at}: nothing shows who should end that"
+    return f"{inside}, and {either(ranks, 'it', 'they')} {waits}{at}: nothing shows who should end that wait"
 
 
 def _waiting(reading: Interpretation, observations: Observations) -> str:

@@ -39,6 +39,9 @@ class _Holder:
     motion: Motion
     is_held: bool
     waits: bool
+    """Does it wait for work, or for the others?"""
+    elsewhere: bool
+    """Is it known to be in no such wait? What a rank calls in C, and nobody has read, may be one."""
     process: Process | None
     host: str | None
     rank: int | None = None
@@ -52,8 +55,7 @@ class _Holder:
     @property
     def stands(self) -> bool:
         """Does it neither wait for work nor move, where its stack or state was read?"""
-        seen = bool(self.activity.frames) and self.motion is Motion.FROZEN
-        return self.is_held or (seen and not self.waits)
+        return self.is_held or (self.elsewhere and bool(self.activity.frames) and self.motion is Motion.FROZEN)
 
     @property
     def needed_seconds(self) -> float:
@@ -84,29 +86,32 @@ def by_requests(observations: Observations) -> Interpretation | None:
         return None  # 3
     if not all(each.waits for each in holders):
         return None
-    if max(waited) < UNANSWERED_SECONDS:  # 1
+    if max(waited) < FROZEN_SECONDS:  # 1
         asked = "no request waits for an answer" if not count else "no request has waited for long"
         return Interpretation(Verdict.NOT_HUNG, f"the server is idle: {asked}", state="idle")
-    reason = (  # 4
-        f"{_waiting(count, max(waited))}, and all processes of the server wait for work: the client polls, or what it "
-        "sent is lost"
-    )
-    return Interpretation(Verdict.CANNOT_TELL, reason, state="idle")
+    reason = f"{_waiting(count, max(waited))}, and all processes of the server wait for work"  # 4
+    left = UNANSWERED_SECONDS - max(waited)
+    if left > 0:
+        return Interpretation(Verdict.CANNOT_TELL, reason, state="idle", decided_after=left)
+    return Interpretation(Verdict.CANNOT_TELL, f"{reason}: the client polls, or what it sent is lost", state="idle")
 
 
 def _above(observations: Observations) -> Iterator[_Holder]:
     for family in observations.families:
         for each in family.servers:
-            yield _Holder(each.activity, each.motion, each.is_held, each.waits, each.process, family.host)
+            yield _Holder(
+                each.activity, each.motion, each.is_held, each.waits, not each.waits, each.process, family.host
+            )
 
 
 def _ranks(observations: Observations) -> Iterator[_Holder]:
     for view in observations.roster.present():
         seen = observations.activities[view.rank]
-        waits = seen.may_be_idle or observations.state(view.rank) is not WaitState.ELSEWHERE
         held = view.presence in HELD
+        waits = not held and (seen.may_be_idle or observations.may_wait(view.rank))
+        elsewhere = not waits and observations.state(view.rank) is WaitState.ELSEWHERE
         motion = observations.motion.by_rank.get(view.rank, Motion.UNKNOWN)
-        yield _Holder(seen, motion, held, waits and not held, view.process, view.host, view.rank)
+        yield _Holder(seen, motion, held, waits, elsewhere, view.process, view.host, view.rank)
 
 
 def _most_telling(holder: _Holder) -> tuple[bool, bool, int]:
@@ -127,7 +132,6 @@ def _held_up(holder: _Holder, waited: float, count: int, observations: Observati
     said = f"{does}, and {_waiting(count, waited)}"
     if left > 0:
         return Interpretation(Verdict.CANNOT_TELL, said, stall=waited, decided_after=left)
-    support = Support.PROCESS_OF_SERVER if holder.is_held else Support.STACKS_OF_SERVER
     support, kind = Support.PROCESS_OF_SERVER if holder.is_held else Support.STACKS_OF_SERVER, Kind.REQUESTS_UNANSWERED
     culprits = () if holder.rank is None else (holder.rank,)
     fault = shown_by(support, kind, culprits, (), _BLAMES_NO_CLIENT, cause=holder.activity.cause, said=said)

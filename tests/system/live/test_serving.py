@@ -16,21 +16,16 @@ from threading import Thread
 
 import pytest
 
-from agent.agent import Agent, RankFilter
-from agent.sources.source import LookDepth
-from cli.sources.agent_here import local_settings
-from collector.align.expected import Expected
-from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Kind, Verdict
 from tests.build.processes.ports import free_port
-from tests.build.processes.processes import until
+from tests.system.live.asking import diagnose
 from tests.system.live.truths import PROGRAMS
 
 pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SECONDS = 120.0
-"""On a busy machine; a lock is told after 20 of waiting, what is stopped after five."""
+SECONDS = 60.0
+"""A lock is told after 20 of waiting, what is stopped after five."""
 
 
 @dataclass(frozen=True)
@@ -79,22 +74,9 @@ def _children(pid: int) -> tuple[int, ...]:
     return tuple(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
-class Looking:
-    """Looks again and again, as whoever is patient does."""
-
-    def __init__(self, job: str) -> None:
-        self._job = job
-        self._agent = Agent(local_settings())
-
-    def diagnosis(self) -> Diagnosis:
-        """Judge two looks."""
-        looks = [self._agent.snapshot(RankFilter(self._job), LookDepth()) for _ in range(2)]
-        return diagnose(looks, Expected(job=self._job))
-
-
 def told(job: str) -> Diagnosis:
-    """The first answer that is no "cannot tell"."""
-    return until(Looking(job).diagnosis, lambda found: found.verdict is not Verdict.CANNOT_TELL, SECONDS)
+    """Ask, as whoever is patient does."""
+    return Diagnosis.model_validate(diagnose(job, directory=Path.cwd(), patience=SECONDS).answer)
 
 
 def test_a_lock_in_the_scheduler_is_told_with_its_line() -> None:
@@ -136,15 +118,14 @@ def test_an_idle_engine_is_idle_and_a_slow_one_runs() -> None:
     with engine() as served:
         idle = told(served.job)
         served.ask("/generate/slow")
-        slow = until(Looking(served.job).diagnosis, lambda found: found.state != "idle")
+        slow = told(served.job)
     assert (idle.verdict, idle.state) == (Verdict.NOT_HUNG, "idle")
-    assert (slow.verdict, slow.findings) == (Verdict.NOT_HUNG, ())
+    assert (slow.verdict, slow.state) == (Verdict.NOT_HUNG, "running")
 
 
 def test_a_long_poll_accuses_nobody() -> None:
     """Its request waits for as long as one that is lost, and nobody can tell which it is."""
     with engine() as served:
         served.ask("/poll")
-        looking = Looking(served.job)
-        found = until(looking.diagnosis, lambda found: found.verdict is Verdict.CANNOT_TELL, SECONDS)
+        found = told(served.job)
     assert not found.findings and "the client polls, or what it sent is lost" in found.headline
