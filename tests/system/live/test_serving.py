@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -19,7 +19,8 @@ import pytest
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Kind, Verdict
 from tests.build.processes.ports import free_port
-from tests.system.live.asking import diagnose
+from tests.build.processes.processes import until
+from tests.system.live.asking import NoAnswer, diagnose
 from tests.system.live.truths import PROGRAMS
 
 pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -75,8 +76,16 @@ def _children(pid: int) -> tuple[int, ...]:
 
 
 def told(job: str) -> Diagnosis:
-    """Ask, as whoever is patient does."""
-    return Diagnosis.model_validate(diagnose(job, directory=Path.cwd(), patience=SECONDS).answer)
+    """Ask, as whoever is patient does; a machine that is very busy may not find the job at once."""
+
+    def ask() -> Diagnosis | None:
+        with suppress(NoAnswer):
+            return Diagnosis.model_validate(diagnose(job, directory=Path.cwd(), patience=SECONDS).answer)
+        return None
+
+    found = until(ask, lambda found: found is not None, SECONDS)
+    assert found is not None
+    return found
 
 
 def test_a_lock_in_the_scheduler_is_told_with_its_line() -> None:
