@@ -57,16 +57,17 @@ class Engine:
 
 
 @contextmanager
-def engine(workers: int = 2) -> Iterator[Engine]:
-    """Run one, and end it to the last process."""
+def engine(workers: int = 2, *enter: str) -> Iterator[Engine]:
+    """Run one, and end it to the last process; `enter`: a command that runs it as its child, in other namespaces."""
     port, store = free_port(), free_port()
-    command = (sys.executable, str(PROGRAMS / "serving" / "engine.py"), str(port), str(workers))
+    command = (*enter, sys.executable, str(PROGRAMS / "serving" / "engine.py"), str(port), str(workers))
     environment = {**os.environ, "MASTER_PORT": str(store), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-            core = _children(process.pid)
-            yield Engine(port, f"127.0.0.1:{store}", (process.pid, *core, *_children(core[0])))
+            api = _children(process.pid)[0] if enter else process.pid
+            core = _children(api)
+            yield Engine(port, f"127.0.0.1:{store}", (api, *core, *_children(core[0])))
         finally:
             os.killpg(process.pid, signal.SIGKILL)
 
