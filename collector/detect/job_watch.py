@@ -41,7 +41,7 @@ from collector.detect.limits import (
     UNTOLD_SECONDS,
 )
 from collector.detect.phases import held_for, hung_in, is_held_up, is_last_chance, is_seen_in_part, phase_of
-from collector.detect.triggers import exited, reason_to_look
+from collector.detect.triggers import exited, reason_to_look, unanswered
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import Incident, JobState
@@ -81,6 +81,7 @@ class JobWatch:
         self._unseen_since: float | None = None
         """Since when some ranks could not be looked at, each time that somebody looked."""
         self._learnt = False
+        self._is_asked = False
 
     # Step 1.
 
@@ -88,6 +89,8 @@ class JobWatch:
         """Take in what one node tells."""
         before = self.view.attempt
         pause = self.view.take(host, digest, now, signs)
+        asked, self._is_asked = self._is_asked, bool(unanswered(self.view, now))
+        self._next_ask = 0.0 if self._is_asked and not asked else self._next_ask  # it was found idle until now
         if self.view.ranks:
             self._gone_since = None
             if self._end_seen_at is not None and now - self._end_seen_at > FLAP_SECONDS:
@@ -105,7 +108,11 @@ class JobWatch:
 
     def ask(self, now: float) -> str:
         """Return why the job is to be looked at now; empty: it is not. Whoever asks says what came of it."""
-        if self._asking or now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS) or not self._is_watched:
+        if (
+            self._asking
+            or now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS)
+            or not self.view.is_waited_for
+        ):
             return ""
         reason = self._trigger(now)
         if reason:
@@ -117,12 +124,6 @@ class JobWatch:
         """Return how long a diagnosis may go on where only time tells: it is to be there before the job's timeout."""
         timeout = float("inf") if self.view.timeout_seconds is None else self.view.timeout_seconds
         return max(0.0, MOST_TIMEOUT_SHARE * timeout - self._still_for(now) - DIAGNOSIS_SECONDS)
-
-    @property
-    def _is_watched(self) -> bool:
-        """Has it several ranks? One that is alone waits for nobody."""
-        size = self.view.world_size
-        return (size is None or size > 1) and len(self.view.ranks) + len(self.view.exited) > 1
 
     def _trigger(self, now: float) -> str:
         if self._end_seen_at is not None:

@@ -12,7 +12,7 @@ from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import place
 from collector.align.stacks.other_threads import child_evidence, thread_evidence
 from collector.align.stacks.user_frames import user_call
-from collector.align.work.siblings import Sibling
+from collector.align.work.bystanders import Bystander
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.report.awaited_evidence import awaited_evidence
@@ -79,7 +79,7 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
     return tuple(said.values())
 
 
-def _of_sibling(sibling: Sibling) -> StackEvidence:
+def _of_sibling(sibling: Bystander) -> StackEvidence:
     seen = sibling.activity
     frames = tuple(place(frame) for frame in seen.frames)
     return StackEvidence(ranks=str(sibling.beside), text=still_in_words(sibling), thread=seen.thread, frames=frames)

@@ -13,9 +13,9 @@ from collector.detect.silences import silenced_by
 from collector.keep.history import IncidentsWanted, search_incidents
 from collector.notify.links import links_of
 from collector.service import Service
-from collector.show.routes.common import Before, Limit, OfJob, ServiceDependency, json_answer
+from collector.show.routes.common import Before, JobName, Limit, OfJob, ServiceDependency, json_answer
 from collector.show.routes.rights import Sight, SightDependency
-from shared.answer.incidents import Incident, IncidentState, WatchedJob
+from shared.answer.incidents import Incident, IncidentState, JobState, WatchedJob
 from shared.answer.words import Cause, Kind
 from shared.server.problem_handlers import problems
 from shared.value import Value
@@ -55,12 +55,41 @@ class WatchedJobs(Value):
     is_watching: bool = Field(description="False: the collector takes no registrations, or `detect` is off.")
 
 
+class JobHealth(Value):
+    """What a probe asks of a job: does it go on? Of one that is not watched nobody knows better."""
+
+    alive: bool = Field(description="False: it was found hung, twice, and is still.")
+    state: JobState | None = Field(default=None, description="null: no job of that name is watched.")
+    since: str | None = Field(default=None, description="Since when it is stuck, RFC 3339, UTC.")
+    why: str = Field(default="", description="The headline of its incident.")
+    incident: str | None = Field(default=None, description="The incident's id.")
+
+
 @router.get("/watched-jobs", response_model=WatchedJobs, summary="List the jobs that are watched")
 async def list_watched(service: ServiceDependency, sight: SightDependency) -> Response:
     """Return the state of each job as its agents' digests show it. No agent is asked for it."""
     watcher = service.watcher
     jobs = () if watcher is None else sight.watched(watcher.watched())
     return json_answer(WatchedJobs(jobs=jobs, is_watching=watcher is not None))
+
+
+@router.get(
+    "/watched-jobs/{job:path}/health",
+    response_model=JobHealth,
+    summary="Ask whether a job is stuck, as probes do",
+    responses={HTTPStatus.SERVICE_UNAVAILABLE: {"model": JobHealth}},
+)
+async def get_health(job: JobName, service: ServiceDependency, sight: SightDependency) -> Response:
+    """Answer 503 while the job is stuck, and 200 else: also when it is idle or slow, and when nobody watches it."""
+    every = () if service.watcher is None else sight.watched(service.watcher.watched())
+    known = [each for each in every if each.job == job]
+    stuck = next((each for each in known if each.state is JobState.HUNG and each.incident is not None), None)
+    if stuck is None or stuck.incident is None:
+        return json_answer(JobHealth(alive=True, state=known[0].state if known else None))
+    told = await service.async_store.ask(service.store.incidents.get, stuck.incident)
+    since = told.still_since or told.opened_at
+    health = JobHealth(alive=False, state=stuck.state, since=since, why=told.headline, incident=told.id)
+    return json_answer(health, status=HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 @router.get("/incidents", response_model=IncidentList, summary="List incidents, newest first")

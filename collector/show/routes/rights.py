@@ -75,6 +75,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/jobs/{job:path}/sequences"): Rule.CUT,
     ("GET", "/v1/jobs/{job:path}/ranks/{rank}/deep"): Rule.LOOKS,
     ("GET", "/v1/watched-jobs"): Rule.CUT,
+    ("GET", "/v1/watched-jobs/{job:path}/health"): Rule.CUT,
     ("GET", "/v1/incidents"): Rule.CUT,
     ("GET", "/v1/incidents/{id}"): Rule.CUT,
     ("POST", "/v1/incidents/{id}/acknowledge"): Rule.LOOKS,

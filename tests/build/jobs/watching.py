@@ -23,6 +23,7 @@ def digest(
     attempt: int = 0,
     world_size: int | None = 4,
     job: str = "demo",
+    unanswered: float | None = None,
 ) -> NodeDigest:
     """What a node tells whose ranks have stood still for so long."""
     count = len(still)
@@ -42,6 +43,7 @@ def digest(
                 sequence=tuple(sequences or (9,) * count),
                 groups=("0",),
                 exited=exited,
+                unanswered=unanswered,
             ),
         )
     )

@@ -20,6 +20,7 @@ from tests.build.processes.waiting import until_it_answers
 from tests.build.services.incident_receivers import Received, ReceiverServer, served_receiver
 from tests.system.e2e.hosts import container, only_child
 from tests.system.live.jobs import Job
+from tests.system.live.test_serving import engine
 from tests.unit.collector.notify.files import SECRET, webhook_file
 
 pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -39,6 +40,11 @@ class Services:
         """Ask the collector."""
         answer: dict[str, Any] = self._client.get(path, params=parameters).json()
         return answer
+
+    def health(self, job: str) -> tuple[int, dict[str, Any]]:
+        """Ask as a probe does."""
+        answer = self._client.get(f"/v1/watched-jobs/{job}/health")
+        return answer.status_code, answer.json()
 
     def until(self, job: Job, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until a job has an incident that is as it should be."""
@@ -125,6 +131,22 @@ def services(tmp_path_factory: pytest.TempPathFactory, receiver: ReceiverServer,
         until(lambda: found.get("/v1/agents")["agents"], bool, SECONDS)
         yield found
         found.close()
+
+
+def test_a_probe_is_told_which_engine_is_stuck(services: Services, beside: int) -> None:
+    """As a load balancer asks: 200 while it is idle and while it starts, 503 with the line once it hangs."""
+    with engine(2, "nsenter", f"--target={beside}", "--user", "--pid", "--mount", "--") as served:
+        until(lambda: services.health(served.job), lambda found: found[1]["state"] is not None, SECONDS)
+        idle, _ = services.health(served.job)
+        served.ask("/generate/lock_in_scheduler")
+        status, told = until(lambda: services.health(served.job), lambda found: not found[1]["alive"], SECONDS)
+        assert served.is_healthy() and (idle, status) == (200, 503)
+    assert (
+        "take_lock_twice" in told["why"]
+        and told["since"] < services.get(f"/v1/incidents/{told['incident']}")["seen_at"]
+    )
+    unknown, told = services.health("nobody")
+    assert (unknown, told["alive"], told["state"]) == (200, True, None)
 
 
 def culprits(incident: dict[str, Any]) -> list[int]:
