@@ -12,7 +12,7 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.missing import Missing, Reason
 from shared.rank_sets import fold
-from shared.wire.snapshot import Child, Exited, Fds, MountUse, NodeSnapshot, Process, Socket, Syscall
+from shared.wire.snapshot import Child, Exited, Fds, MountUse, NodeSnapshot, Process, Requests, Socket, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
 from tests.build.jobs.dumps import CASES, GLOO, snapshots_of
 from tests.build.jobs.four_ranks import AWAY, TWO_NODES, job_without, looks_at_all_stuck, looks_without
@@ -234,6 +234,17 @@ def held_up() -> Diagnosis:
     return diagnose([*first, *rest], Expected(job="sim"))
 
 
+def requests_unanswered() -> Diagnosis:
+    """A server whose ranks wait for work, as the process that clients ask is stopped."""
+    waits = Seen((USER, Frame("get", "/usr/lib/python3.11/queue.py", 171)))
+    looks = live_looks(Job({rank: [] for rank in range(4)}), dict.fromkeys(range(4), waits), recorder=False)
+    server = Process(pid=990, state="T", name="python3", command_line="vllm serve big --tensor-parallel-size 4")
+    asked = Requests(unanswered=3, oldest_seconds=84.0, held_by=(990,), servers=(990,))
+    unread = Missing(source="stacks", reason=Reason.NOT_FOUND, detail="it is stopped")
+    looks = with_rank(looks, 0, above=(Child(process=server, stacks=unread),), requests=asked)
+    return diagnose(looks, Expected(job="sim"))
+
+
 def not_hung() -> Diagnosis:
     """Its records move on between two looks."""
     job = draw_healthy(1)
@@ -312,6 +323,7 @@ VERDICTS: Mapping[str, Callable[[], Diagnosis]] = {
         straggler,
         straggler_by_stacks,
         held_up,
+        requests_unanswered,
         not_hung,
         cannot_tell,
         nobody_seen,
