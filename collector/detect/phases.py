@@ -48,7 +48,7 @@ def phase_of(diagnosis: Diagnosis, *, has_begun: bool) -> Phase | None:
 def held_for(diagnosis: Diagnosis, phase: Phase | None, pauses: UsualPauses) -> float:
     """Return how long ranks must have stood still until the first finding is an alarm, in seconds.
 
-    A rank that keeps others waiting may do what made it do so for as long before. Clients wait for no rank's usual pause.
+    A rank that keeps others waiting may do what made it do so for as long before; clients wait for no pause of ranks.
     """
     finding = diagnosis.findings[0]
     if finding.kind is Kind.REQUESTS_UNANSWERED:
