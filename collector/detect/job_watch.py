@@ -125,11 +125,8 @@ class JobWatch:
 
     def ask(self, now: float) -> str:
         """Return why the job is to be looked at now; empty: it is not. Whoever asks says what came of it."""
-        if (
-            self._asking
-            or now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS)
-            or not self.view.is_waited_for
-        ):
+        early = now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS)
+        if self._asking or early or not self.view.is_waited_for:
             return ""
         reason = self._trigger(now)
         if reason:
