@@ -45,7 +45,7 @@ from collector.detect.triggers import exited, reason_to_look, unanswered
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import Incident, JobState
-from shared.answer.words import Verdict
+from shared.answer.words import Kind, Verdict
 from shared.endings import JobEnd
 from shared.wire.registration import JobDigest, Sign
 
@@ -108,11 +108,8 @@ class JobWatch:
 
     def ask(self, now: float) -> str:
         """Return why the job is to be looked at now; empty: it is not. Whoever asks says what came of it."""
-        if (
-            self._asking
-            or now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS)
-            or not self.view.is_waited_for
-        ):
+        early = now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS)
+        if self._asking or early or not self.view.is_waited_for:
             return ""
         reason = self._trigger(now)
         if reason:
@@ -152,7 +149,7 @@ class JobWatch:
         if fault is None:
             self._found_well(diagnosis, now)
             return None
-        if self.phase is None and self.view.highest <= 1:
+        if self.phase is None and self.view.highest <= 1 and fault.kind is not Kind.REQUESTS_UNANSWERED:
             self.phase = Phase.FIRST_STEP
         return self._found_hung(diagnosis, fault, now)
 
@@ -173,7 +170,8 @@ class JobWatch:
     def _found_hung(self, diagnosis: Diagnosis, fault: Finding, now: float) -> Alarm | None:
         known, earlier = fingerprint_of(fault, self.job, self.user), self.suspected
         is_same = earlier is not None and earlier.key == known.key and now - earlier.at <= SUSPICION_SECONDS
-        still = self._still_for(now) or fault.lasted_seconds or 0.0
+        stood = 0.0 if fault.kind is Kind.REQUESTS_UNANSWERED else self._still_for(now)  # it was idle before
+        still = stood or fault.lasted_seconds or 0.0
         held = self._held(diagnosis, fault, still, now)
         first, id = (now, diagnosis.id) if earlier is None or not is_same else (earlier.at, earlier.diagnosis)
         self.suspected = Suspected(known.key, id, first, max(0.0, held))
@@ -293,7 +291,8 @@ class JobWatch:
     def _go_on(self, pause: float) -> None:
         """All ranks had stood still for so long, and go on: by itself, if nobody was told."""
         self.suspected, self.phase, self._next_ask = None, None, 0.0
-        if self.incident is None and self.pauses.learn(pause):
+        was_idle = self.last is not None and self.last.state == "idle"  # how long clients ask nothing tells of no pause
+        if self.incident is None and not was_idle and self.pauses.learn(pause):
             self._learnt = True
 
     def take_learnt(self) -> float | None:

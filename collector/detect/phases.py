@@ -48,9 +48,11 @@ def phase_of(diagnosis: Diagnosis, *, has_begun: bool) -> Phase | None:
 def held_for(diagnosis: Diagnosis, phase: Phase | None, pauses: UsualPauses) -> float:
     """Return how long ranks must have stood still until the first finding is an alarm, in seconds.
 
-    A rank that keeps others waiting may do what made it do so for as long before.
+    A rank that keeps others waiting may do what made it do so for as long before; clients wait for no pause of ranks.
     """
     finding = diagnosis.findings[0]
+    if finding.kind is Kind.REQUESTS_UNANSWERED:
+        return 0.0 if phase is None else ALLOWED_SECONDS[phase]
     allowed = 0.0 if finding.kind in _NEVER_WORK else pauses.outlived
     if phase is not None and finding.kind not in _NEVER_WORK:
         allowed = max(ALLOWED_SECONDS[phase], pauses.allowance)

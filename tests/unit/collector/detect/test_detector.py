@@ -321,3 +321,21 @@ def test_a_server_of_one_rank_is_watched_while_somebody_waits_for_it() -> None:
     assert watching.asked() == ""
     watching.tell(digest([62.0], world_size=1, unanswered=25.0), after=2.0)
     assert watching.asked() == "a request has been waiting for an answer for 25 s"
+
+
+def test_requests_that_wait_are_no_pause_of_ranks() -> None:
+    """An engine that has hardly computed yet, or was long idle before, is stuck as soon as it was found so twice."""
+    one = Watching(Detector(usual_pauses={DEMO: 5000.0}))
+    one.tell(digest([26.0] * 4, sequences=(1,) * 4, unanswered=25.0))
+    assert one.asked() and one.answer(hung(kind=Kind.REQUESTS_UNANSWERED, lasted=25.0)) is None
+    assert one.asked(after=6.0) and one.answer(hung(kind=Kind.REQUESTS_UNANSWERED, lasted=32.0)) is not None
+
+
+def test_how_long_an_idle_server_is_asked_nothing_is_not_learnt() -> None:
+    """What hangs after an idle night is told as soon as after an idle minute."""
+    one = stood(100.0)
+    assert one.asked() and one.answer(well(state="idle")) is None
+    for _ in range(3):
+        one.tell(digest([1000.0] * 4), after=900.0)
+        one.tell(digest([0.1] * 4), after=1.0)
+    assert one.detector.check(one.now).learnt == ()
