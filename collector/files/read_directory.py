@@ -14,6 +14,7 @@ The names of files change nothing but those ranks, their order on disk changes n
 import hashlib
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -55,8 +56,6 @@ from shared.wire.snapshot import NodeSnapshot, StrayStacks
 from shared.wire.trace import Trace
 
 _MOST_MISSING = 1000
-_AGAIN_NS = 10 * 1_000_000_000
-"""Equal reports in text, which have no time, are two if their files are so far apart. Copies are made sooner."""
 _MOST_LOOKS = 1000
 _MOST_STRAYS = 4096
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
@@ -125,10 +124,9 @@ class _Reading:
         self._manifests: list[Manifest] = []
         self._stacks = StackFiles()
         self._logs: list[LogText] = []
-        self._ras: dict[bytes, RasNetwork] = {}
+        self._ras: dict[str, tuple[bytes, RasNetwork]] = {}
         self._strays: list[StrayStacks] = []
         self._kernel: list[KernelText] = []
-        self._asked_ns: dict[bytes, int] = {}
         self._missing: list[Missing] = []
         self._sets = DatedSets()
         self._taken: dict[str, Taken] = {}
@@ -189,7 +187,7 @@ class _Reading:
             add_named_ranks(bares, unowned)
         merged, left_out = merge_bares(snapshots, bares, unowned)
         merged = with_world_size(merged) if logs_only else merged
-        merged = with_ras(merged, tuple(self._ras.values()))
+        merged = with_ras(merged, tuple(self._reports()))
         if self._strays:
             strays = tuple(self._strays[:_MOST_STRAYS])
             merged = (*merged, NodeSnapshot(host=None, live=False, strays=strays))
@@ -245,16 +243,20 @@ class _Reading:
         self._manifests.append(manifest)
 
     def _add_ras(self, found: FoundFile) -> None:
-        report, key = parse_ras(found.data), hashlib.sha256(found.data).digest()
-        if not report.told_at and found.written_ns is not None:
-            report = report.model_copy(update={"told_at": f"written at {found.written_ns / 1e9:.0f}"})
-            again = self._asked_ns.setdefault(key, found.written_ns)
-            if abs(found.written_ns - again) >= _AGAIN_NS:
-                key += found.written_ns.to_bytes(16, "big", signed=True)
-        self._ras.setdefault(key, report)
+        self._ras[found.name] = hashlib.sha256(found.data).digest(), parse_ras(found.data)
+        self._sets.add(found)
         beside = _after_report(found.data)
         if beside:
             self._keep_log(found.name, beside)
+
+    def _reports(self) -> Iterator[RasNetwork]:
+        """Reports that tell no time and are equal are one look, as dumps are, but for dates beside them."""
+        looks = {(key, self._sets.date_of(name)): name for name, (key, _) in sorted(self._ras.items(), reverse=True)}
+        for name in looks.values():
+            report, taken = self._ras[name][1], self._sets.taken_ns(name)
+            if not report.told_at and taken is not None:
+                report = report.model_copy(update={"told_at": f"written at {taken / 1e9:.0f}"})
+            yield report
 
     def _add_kernel_log(self, found: FoundFile) -> None:
         """What stands in it beside is read as any log."""
