@@ -58,7 +58,9 @@ class Support(StrEnum):
     OWN_LINES = "the odd one's own log lines against those of several others"
     LOCK = "a lock file"
     LOCK_HOLDER = "a lock file whose holder is known"
-
+    OTHER_END = "who holds the other end of what it waits at"
+    STACKS_OF_SERVER = "requests that wait, and the stack of a process that serves them"
+    PROCESS_OF_SERVER = "requests that wait, and the state of a process that serves them"
     FILE_TIMES = "the dates of two sets of dumps"
     COUNTERS = "counters of process groups"
     MAY_COME = "the time that a rank at work has taken"
@@ -253,10 +255,7 @@ def _rests_on_counters(fault: Fault, observations: Observations) -> bool:
 
 
 def _may_come(rank: int, observations: Observations) -> bool:
-    """Is it at work, or where a healthy rank may be for a while, or was it not seen whole, so that it may be?
-
-    Or does it wait for a process outside the job?
-    """
+    """Is it at work, or where a healthy rank may be for a while, or was it not seen whole, so that it may be?"""
     activity = observations.activities.get(rank)
     if activity is None:
         return False
@@ -267,7 +266,7 @@ def _may_come(rank: int, observations: Observations) -> bool:
     ):
         return True
     busy = observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.may_wait(rank)
-    return busy or activity.may_pass or observations.stranger(rank) is not None
+    return busy or activity.may_pass
 
 
 def _rests_on_inference(fault: Fault, observations: Observations) -> bool:

@@ -4,7 +4,7 @@ Text of jobs stands in code, where Slack formats nothing, with `&`, `<` and `>` 
 links nowhere. Limits are those of Block Kit: 150 characters in a header, 3,000 in a section, 50 blocks.
 """
 
-from collector.notify.notice import Notice, one_line
+from collector.notify.notice import INCIDENT, Notice, one_line
 from collector.notify.outgoing import Outgoing, json_bytes
 from collector.notify.receivers import SlackReceiver
 
@@ -14,7 +14,10 @@ MOST_BLOCKS = 50
 MOST_TEXT = 4_000
 
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": "\N{MODIFIER LETTER GRAVE ACCENT}"})
+_AROUND_A_FACT = 40
+"""Its name, and what stands around it."""
 _FENCE = 8
+_MOST_URL = 1_500
 
 
 def compose_message(receiver: SlackReceiver, notice: Notice) -> Outgoing:
@@ -37,8 +40,11 @@ def escaped(text: str) -> str:
 def _blocks(notice: Notice) -> list[dict[str, object]]:
     header = {"type": "plain_text", "text": one_line(notice.title, most=MOST_HEADER), "emoji": False}
     blocks: list[dict[str, object]] = [{"type": "header", "text": header}]
-    facts = [f"{name}: {_code(value)}" for name, value in {**notice.names, **notice.facts}.items() if value]
-    blocks.append(_section("\n".join([*facts, f"incident: {_code(notice.incident)}"])))
+    facts = {
+        name: value for name, value in {**notice.names, **notice.facts, "incident": notice.incident}.items() if value
+    }
+    room = MOST_SECTION // len(facts) - _AROUND_A_FACT
+    blocks.append(_section("\n".join(f"{name}: {_code(value, room)}" for name, value in facts.items())))
     if notice.headline:
         blocks.append(_section(_code(notice.headline)))
     if notice.action:
@@ -46,8 +52,8 @@ def _blocks(notice: Notice) -> list[dict[str, object]]:
     blocks += [_fenced(stack) for stack in notice.stacks]
     if notice.lines:
         blocks.append(_fenced("\n".join(notice.lines)))
-    if notice.link:
-        blocks.append(_section(f"<{escaped(notice.link)}|Incident, with what to do now>"))
+    links = [*([(notice.link, INCIDENT)] if notice.link else []), *((each.url, each.title) for each in notice.links)]
+    blocks += [_section(f"<{escaped(url)}|{title}>") for url, title in links if len(url) < _MOST_URL]
     return blocks
 
 
@@ -56,8 +62,8 @@ def _section(text: str) -> dict[str, object]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
 
 
-def _code(text: str) -> str:
-    return f"`{_fitting(text, 1_500)}`"
+def _code(text: str, most: int = 1_500) -> str:
+    return f"`{_fitting(text, most)}`"
 
 
 def _fenced(text: str) -> dict[str, object]:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.stacks.activity import place
+from collector.align.work.bystanders import Bystander
 from collector.align.work.children import named
-from collector.align.work.siblings import Sibling
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch, is_compared
 from collector.judge.unreachable_ranks import on_silent_nodes
@@ -68,7 +68,7 @@ def _not_started(fault: Fault, observations: Observations) -> str:
     return f"the job does not start: not all ranks arrived; {waits}"
 
 
-def still_in_words(sibling: Sibling) -> str:
+def still_in_words(sibling: Bystander) -> str:
     """What one that has not come does in the place of work."""
     seen = sibling.activity
     frame = seen.user or (seen.frames[-1] if seen.frames else None)
