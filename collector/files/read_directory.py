@@ -14,7 +14,6 @@ The names of files change nothing but those ranks, their order on disk changes n
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -36,7 +35,7 @@ from collector.files.merge import BareRank, DatedSets, merge_bares
 from collector.files.parallel_dumps import DumpReaders
 from collector.files.pasted_files import pasted_files
 from collector.files.rank_of_file import rank_of_dump
-from collector.files.ras_files import with_ras
+from collector.files.ras_files import RasReports, with_ras
 from collector.files.sniff import FileKind, kind_of
 from collector.files.stack_files import StackFiles
 from collector.files.walk import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
@@ -47,14 +46,12 @@ from shared.answer.files_read import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
 from shared.formats.line_heads import without_heads
 from shared.formats.logs.parse import clean_line
-from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING
 from shared.isolation import costs_itself, failures_told
 from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, refused, unreadable
 from shared.mistakes import first_mistake
 from shared.value import Value
-from shared.wire.ras import RasNetwork
 from shared.wire.snapshot import NodeSnapshot, StrayStacks
 from shared.wire.trace import Trace
 
@@ -129,7 +126,7 @@ class _Reading:
         self._manifests: list[Manifest] = []
         self._stacks = StackFiles()
         self._logs: list[LogText] = []
-        self._ras: dict[str, tuple[bytes, RasNetwork]] = {}
+        self._ras = RasReports()
         self._strays: list[StrayStacks] = []
         self._kernel: list[KernelText] = []
         self._missing: list[Missing] = []
@@ -196,7 +193,7 @@ class _Reading:
             add_named_ranks(bares, unowned)
         merged, left_out = merge_bares(snapshots, bares, unowned)
         merged = with_world_size(merged) if logs_only else merged
-        merged = with_ras(merged, tuple(self._reports()))
+        merged = with_ras(merged, tuple(self._ras.looks(self._sets)))
         if self._strays:
             strays = tuple(self._strays[:_MOST_STRAYS])
             merged = (*merged, NodeSnapshot(host=None, live=False, strays=strays))
@@ -252,20 +249,11 @@ class _Reading:
         self._manifests.append(manifest)
 
     def _add_ras(self, found: FoundFile) -> None:
-        self._ras[found.name] = hashlib.sha256(found.data).digest(), parse_ras(found.data)
+        self._ras.add(found)
         self._sets.add(found)
         beside = _after_report(found.data)
         if beside:
             self._keep_log(found.name, beside)
-
-    def _reports(self) -> Iterator[RasNetwork]:
-        """Reports that tell no time and are equal are one look, as dumps are, but for dates beside them."""
-        looks = {(key, self._sets.date_of(name)): name for name, (key, _) in sorted(self._ras.items(), reverse=True)}
-        for name in looks.values():
-            report, taken = self._ras[name][1], self._sets.taken_ns(name)
-            if not report.told_at and taken is not None:
-                report = report.model_copy(update={"told_at": f"written at {taken / 1e9:.0f}"})
-            yield report
 
     def _add_kernel_log(self, found: FoundFile) -> None:
         """What stands in it beside is read as any log."""
