@@ -193,15 +193,19 @@ class DatedSets:
         """Keep when a dump's file was written."""
         self._written_ns[dump.name] = dump.written_ns
 
+    def date_of(self, name: str) -> int | None:
+        """Return when a dump was taken by the date beside it; None: there is none."""
+        return self._dates.get(_folder_of(name))
+
     def taken_ns(self, name: str) -> int | None:
         """Return when a dump was taken; None: nothing tells."""
-        return self._dates.get(_folder_of(name)) if self._dates else self._written_ns[name]
+        return self.date_of(name) if self._dates else self._written_ns[name]
 
     def copies(self, traces: Mapping[str, Trace]) -> Iterator[tuple[str, str]]:
         """Iterate over dumps of one rank that are no looks of their own, each with the one that it equals."""
         alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
         for name, trace in sorted(traces.items()) if len(traces) > 1 else ():
-            date = self._dates.get(_folder_of(name))
+            date = self.date_of(name)
             firsts = alike[date, trace.created_ns.tobytes(), trace.state.tobytes()]
             first = next((each for each in firsts if traces[each] == trace), None)
             if first is None:

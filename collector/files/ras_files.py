@@ -1,13 +1,36 @@
 """RAS reports that lie in files: beside snapshots and dumps, or alone."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 
 from collector.align.processes import MOST_RANKS
 from collector.align.ras.process_ranks import world_of
-from collector.files.merge import empty_rank
+from collector.files.merge import DatedSets, empty_rank
+from collector.files.walk import FoundFile
+from shared.formats.ras.parse import parse_ras
 from shared.isolation import costs_itself
 from shared.wire.ras import RasLook, RasNetwork
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
+
+
+class RasReports:
+    """Reports by the names of their files."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[bytes, RasNetwork]] = {}
+
+    def add(self, found: FoundFile) -> None:
+        """Read one. Raises UnhangError."""
+        self._read[found.name] = hashlib.sha256(found.data).digest(), parse_ras(found.data)
+
+    def looks(self, sets: DatedSets) -> Iterator[RasNetwork]:
+        """Reports that tell no time and are equal are one look, as dumps are, but for dates beside them."""
+        named = {(key, sets.date_of(name)): name for name, (key, _) in sorted(self._read.items(), reverse=True)}
+        for name in named.values():
+            report, taken = self._read[name][1], sets.taken_ns(name)
+            if not report.told_at and taken is not None:
+                report = report.model_copy(update={"told_at": f"written at {taken / 1e9:.0f}"})
+            yield report
 
 
 @costs_itself(lambda snapshots, reports: snapshots, part="RAS reports")

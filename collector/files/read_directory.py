@@ -35,7 +35,7 @@ from collector.files.merge import BareRank, DatedSets, merge_bares
 from collector.files.parallel_dumps import DumpReaders
 from collector.files.pasted_files import pasted_files
 from collector.files.rank_of_file import rank_of_dump
-from collector.files.ras_files import with_ras
+from collector.files.ras_files import RasReports, with_ras
 from collector.files.sniff import FileKind, kind_of
 from collector.files.stack_files import StackFiles
 from collector.files.walk import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
@@ -46,20 +46,16 @@ from shared.answer.files_read import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
 from shared.formats.line_heads import without_heads
 from shared.formats.logs.parse import clean_line
-from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING
 from shared.isolation import costs_itself, failures_told
 from shared.json_bounds import TooCostly, check_model_json
 from shared.missing import Missing, refused, unreadable
 from shared.mistakes import first_mistake
 from shared.value import Value
-from shared.wire.ras import RasNetwork
 from shared.wire.snapshot import NodeSnapshot, StrayStacks
 from shared.wire.trace import Trace
 
 _MOST_MISSING = 1000
-_AGAIN_NS = 10 * 1_000_000_000
-"""Equal reports in text, which have no time, are two if their files are so far apart. Copies are made sooner."""
 _MOST_LOOKS = 1000
 _MOST_STRAYS = 4096
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
@@ -130,10 +126,9 @@ class _Reading:
         self._manifests: list[Manifest] = []
         self._stacks = StackFiles()
         self._logs: list[LogText] = []
-        self._ras: dict[bytes, RasNetwork] = {}
+        self._ras = RasReports()
         self._strays: list[StrayStacks] = []
         self._kernel: list[KernelText] = []
-        self._asked_ns: dict[bytes, int] = {}
         self._missing: list[Missing] = []
         self._sets = DatedSets()
         self._taken: dict[str, Taken] = {}
@@ -198,7 +193,7 @@ class _Reading:
             add_named_ranks(bares, unowned)
         merged, left_out = merge_bares(snapshots, bares, unowned)
         merged = with_world_size(merged) if logs_only else merged
-        merged = with_ras(merged, tuple(self._ras.values()))
+        merged = with_ras(merged, tuple(self._ras.looks(self._sets)))
         if self._strays:
             strays = tuple(self._strays[:_MOST_STRAYS])
             merged = (*merged, NodeSnapshot(host=None, live=False, strays=strays))
@@ -254,13 +249,8 @@ class _Reading:
         self._manifests.append(manifest)
 
     def _add_ras(self, found: FoundFile) -> None:
-        report, key = parse_ras(found.data), hashlib.sha256(found.data).digest()
-        if not report.told_at and found.written_ns is not None:
-            report = report.model_copy(update={"told_at": f"written at {found.written_ns / 1e9:.0f}"})
-            again = self._asked_ns.setdefault(key, found.written_ns)
-            if abs(found.written_ns - again) >= _AGAIN_NS:
-                key += found.written_ns.to_bytes(16, "big", signed=True)
-        self._ras.setdefault(key, report)
+        self._ras.add(found)
+        self._sets.add(found)
         beside = _after_report(found.data)
         if beside:
             self._keep_log(found.name, beside)

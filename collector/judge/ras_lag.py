@@ -101,6 +101,7 @@ def doubt_of(observations: Observations) -> str:
     counts = remark_of(ras)
     if counts and ras is not None and not ras.still:
         counts += "; a second report with the same counts would confirm it"
+        counts += " (in text it holds no time: write a `date` beside each)" if not observations.roster.live else ""
     silent = () if ras is None else tuple(ras.trouble)
     if not silent:
         return counts

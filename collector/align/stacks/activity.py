@@ -24,6 +24,7 @@ from collector.align.stacks.tables.row_types import (
 )
 from collector.align.stacks.user_frames import is_user_frame, runs
 from shared.answer.words import Cause
+from shared.wire.fds import Fds
 from shared.wire.snapshot import Child, PolledLock, Process
 from shared.wire.stacks import Frame, Stacks, Thread
 
@@ -54,6 +55,7 @@ def with_the_rest(seen: Activity, view: RankView) -> Activity:
     """Return what its stacks tell of a rank with what the kernel and its children tell."""
     seen = with_awaited(seen, wait_of(view))
     seen = _with_kernel(seen, _process_of(view))
+    seen = _with_own_pipe(seen, view)
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = with_lock_file(seen, lock_of(view.looks[-1]) if view.looks else None)
     seen = _with_gil(seen)
@@ -221,6 +223,20 @@ def _held_by_kernel(seen: Activity) -> Activity:
     if seen.cause not in (Cause.USER_CODE, Cause.UNKNOWN):
         return held
     return replace(_placed(held, "in uninterruptible sleep in the kernel"), cause=Cause.UNKNOWN, kernel_tells=True)
+
+
+def _with_own_pipe(seen: Activity, view: RankView) -> Activity:
+    """What only its own process could write, in which Python runs no other thread, does not come.
+
+    Whether a child of another user holds that end, too, cannot be seen.
+    """
+    process, look = _process_of(view), view.looks[-1] if view.looks else None
+    if look is None or not isinstance(look.fds, Fds) or process is None or process.syscall is None:
+        return seen
+    threads = () if view.stacks is None else view.stacks.threads
+    alone = seen.cause is Cause.PIPE_BLOCKED and len(threads) == 1 and not look.children
+    own = any({*pipe.other_end} == {process.pid} for pipe in look.fds.pipes if pipe.fd == process.syscall.fd)
+    return replace(seen, may_pass=False) if alone and own else seen
 
 
 def _with_children(seen: Activity, children: tuple[Child, ...]) -> Activity:

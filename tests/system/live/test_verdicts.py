@@ -30,7 +30,8 @@ EVERY_DAY: dict[str, str] = {
     "bare": """
         accelerate_main_process_only barrier_against_backward blocked_pipe build_lock_left_behind dataloader_hang
         debugger_attached
-        exception_on_one_rank file_lock gil_held hook_on_autograd_thread idle_server loop_in_thread pair_barrier_skipped
+        exception_on_one_rank file_lock gil_held hook_on_autograd_thread idle_server loop_in_thread own_pipe
+        pair_barrier_skipped
         uninterruptible validation_for_a_while
     """,
 }

@@ -40,13 +40,14 @@ def test_a_report_of_ras_may_be_pasted_from_its_warnings_on(tmp_path: Path) -> N
     assert "411" in answer.headline
 
 
-def test_equal_reports_of_ras_in_text_are_two_where_a_minute_lies_between_their_files(tmp_path: Path) -> None:
-    for at, name in enumerate(("first.txt", "second.txt")):
-        (tmp_path / name).write_text(RAS_EXCERPT)
-        os.utime(tmp_path / name, (1_750_000_000 + 60 * at,) * 2)
-    assert "asked once" not in diagnose_directory(tmp_path).diagnosis.headline
-    os.utime(tmp_path / "second.txt", (1_750_000_001,) * 2)
+def test_equal_reports_of_ras_in_text_are_two_where_dates_beside_them_say_so(tmp_path: Path) -> None:
+    """Times of files are those of copies."""
+    for at, name in enumerate(("first", "second")):
+        write_files(tmp_path, {f"{name}/ras.txt": RAS_EXCERPT})
+        os.utime(tmp_path / name / "ras.txt", (1_750_000_000 + 60 * at,) * 2)
     assert "asked once" in diagnose_directory(tmp_path).diagnosis.headline
+    write_files(tmp_path, {"first/date": "1750000000\n", "second/date": "1750000060\n"})
+    assert "asked once" not in diagnose_directory(tmp_path).diagnosis.headline
 
 
 def test_a_log_below_a_report_of_ras_is_read(tmp_path: Path) -> None:

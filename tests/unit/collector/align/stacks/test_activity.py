@@ -11,6 +11,7 @@ from collector.align.stacks.telling_threads import with_telling_threads
 from collector.looks.next_looks import pids_to_look_deeper
 from shared.answer.words import Cause
 from shared.missing import Missing, Reason
+from shared.wire.fds import Fds, Pipe
 from shared.wire.snapshot import Child, Identity, NodeSnapshot, Process, RankSnapshot, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
 
@@ -259,6 +260,20 @@ def test_a_debugger_from_outside_holds_a_rank_but_is_not_held_against_one_that_w
 def test_who_reads_a_queue_is_idle_though_the_kernel_shows_an_empty_pipe(frame: Frame) -> None:
     seen = activity_of(view(look(stacks(USER, frame), process=blocked("read", "pipe_read", "pipe:[1]"))))
     assert (seen.may_be_idle, seen.may_pass) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("held_by", "threads", "may_pass"),
+    [((10,), (), False), ((10, 77), (), True), ((), (), True), ((10,), ((USER,),), True)],
+    ids=["by itself", "by another, too", "by nobody that is seen", "by itself, with another thread"],
+)
+def test_a_pipe_that_only_its_reader_could_write_stays_empty(
+    held_by: tuple[int, ...], threads: tuple[tuple[Frame, ...], ...], may_pass: bool
+) -> None:
+    fds = Fds(total=4, pipes=(Pipe(fd=9, direction="read", other_end=held_by),))
+    reader = look(stacks(USER, more=threads), process=blocked("read", "anon_pipe_read", "pipe:[1]"))
+    seen = activity_of(view(reader.model_copy(update={"fds": fds})))
+    assert (seen.cause, seen.may_pass) == (Cause.PIPE_BLOCKED, may_pass)
 
 
 @pytest.mark.parametrize(
