@@ -3,15 +3,24 @@
 # at a time. All others run meanwhile, and step back for them.
 # What fails beside others is tried once more by itself, aloud: a fault fails there, too, a machine that paused for
 # seconds does not.
+# Where root runs it, most tests are in a namespace of processes of their own: each `unhang` there would else search the
+# memory of all jobs of the machine, those of the other lane among them. What concludes from a whole machine is steady.
 # Takes VENV, WORKERS (0: one test after the other), MARKS (which tests there are) and STEADY (the folders of that lane)
 # from the environment.
-set -uo pipefail
+set -muo pipefail # each lane is a group of processes, as which it is interrupted
+
+own=()
+if [ "$(id -u)" -eq 0 ] && unshare --pid --fork --mount-proc true 2> /dev/null; then
+    # The first process there has to wait for all orphans, as a shell does.
+    # shellcheck disable=SC2016 # its own words
+    own=(unshare --pid --fork --kill-child --mount-proc sh -c '"$@"; exit $?' sh)
+fi
 
 lane() { # NAME NICENESS MARKS WORKERS MORE...: becomes pytest on these tests, which remembers by this name which failed
-    exec nice -n "$2" "$VENV/bin/python" -m pytest -o cache_dir=".pytest_cache/$1" -m "$MARKS and $3" -n "$4" "${@:5}"
+    exec nice -n "$2" ${within[@]+"${within[@]}"} "$VENV/bin/python" -m pytest -o cache_dir=".pytest_cache/$1" -m "$MARKS and $3" -n "$4" "${@:5}"
 }
 
-most() { lane most 10 'not steady' "$WORKERS" --no-loadscope-reorder --cache-clear; }
+most() { within=("${own[@]}"); lane most 10 'not steady' "$WORKERS" --no-loadscope-reorder --cache-clear; }
 
 steady() { # shellcheck disable=SC2086 # several folders
     lane steady 0 steady "$((WORKERS > 3 ? 3 : WORKERS))" --no-loadscope-reorder --cache-clear $STEADY
@@ -24,8 +33,16 @@ alone() { # NAME MARKS STATUS: once more what failed in the lane that ended so
     wait $!
 }
 
+# shellcheck disable=SC2329 # the trap does it
+leave() {
+    for job in $(jobs -p); do kill -INT -- "-$job" 2> /dev/null; done
+    wait
+    cat "$said"
+    rm -f "$said"
+}
+
 said=$(mktemp)
-trap 'kill -INT $(jobs -p) 2> /dev/null; wait; cat "$said"; rm -f "$said"' EXIT
+trap leave EXIT
 trap 'exit 130' INT TERM
 
 most &
