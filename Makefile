@@ -16,7 +16,7 @@ PYTEST = $(BIN)/python -m pytest --no-loadscope-reorder
 ALL := not bench and not repeated and not frameworks and not release
 # Where the tests are that wait, or that a busy machine would fail, marked `steady`.
 STEADY := tests/system/e2e tests/system/frameworks tests/system/live tests/system/pages tests/system/preflight tests/system/slurm \
-	tests/unit/collector/gather/fanout
+	tests/unit/agent/sources tests/unit/collector/gather/fanout
 # Tests of values, and of one process each; whole services and installations are left to `make test`.
 QUICK := tests/architecture tests/unit/shared tests/unit/collector tests/unit/agent tests/system/fuzz \
 	$(addprefix --ignore tests/unit/collector/,agents gather/fanout notify show/mcp test_serve.py)

@@ -84,10 +84,6 @@ class Entry(NamedTuple):
         return (Frame("main", _FILE, 12), Frame("train_step", _FILE, line))
 
 
-def _dtypes(shapes: Sequence[Shape], dtype: str) -> tuple[str, ...]:
-    return tuple("Undefined" if shape == (0,) else dtype for shape in shapes)
-
-
 def every_entry(run: Run, rank: int, recorder: Recorder, at_ns: int | None = None) -> list[Entry]:
     """What the recorder of `rank` has held until `at_ns`, oldest first; None: when nothing moves any more.
 

@@ -58,7 +58,7 @@ RUNS = [
         mode,
         EXECUTED.get(program) != mode,
         id=f"{program}-{mode}",
-        marks=[pytest.mark.node] if program in ON_NODE else [],
+        marks=[pytest.mark.steady, pytest.mark.node] if program in ON_NODE else [],
     )
     for modes, programs in EVERY_DAY.items()
     for program in programs.split()
@@ -206,6 +206,7 @@ def test_run_loads_the_probe(tmp_path: Path) -> None:
     assert reply.answer["coverage"]["with_trace"] == 2
 
 
+@pytest.mark.steady
 @pytest.mark.node
 @pytest.mark.root
 def test_a_rank_that_the_kernel_kills_for_want_of_memory(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """A rank in uninterruptible sleep on a file system that does not answer: told of whole, and nothing of ours hangs."""
 
+import ctypes
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,6 @@ from shared.wire.snapshot import Fds
 from shared.wire.stacks import Stacks
 from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.processes import HERE, READY, rank_environment, running, until
-from tests.build.processes.stalled_mounts import stalled_mount
 from tests.unit.agent.sources.test_process import process_of
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace]
@@ -23,11 +24,32 @@ pytestmark = [pytest.mark.root, pytest.mark.ptrace]
 PORT = 29417
 
 
+_NO_SET_UID_NO_DEVICES = 6
+_DETACH = 2
+
+
 @pytest.fixture
 def mount(tmp_path: Path) -> Iterator[Path]:
-    """A file system that never answers."""
-    with stalled_mount(tmp_path / "data") as point:
+    """A file system that never answers, as an NFS server that has died: FUSE without anybody who serves it.
+
+    Whoever waits for it when the test ends gets an error.
+    """
+    point, library = tmp_path / "data", ctypes.CDLL(None, use_errno=True)
+    try:
+        channel = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        pytest.skip(f"no FUSE here: {error}")
+    point.mkdir()
+    options = f"fd={channel},rootmode=40000,user_id=0,group_id=0".encode()
+    done = library.mount(b"nas1:/export", str(point).encode(), b"fuse", _NO_SET_UID_NO_DEVICES, options)
+    number = ctypes.get_errno()
+    try:
+        if done != 0:
+            pytest.skip(f"not allowed to mount: {os.strerror(number)}")
         yield point
+    finally:
+        os.close(channel)
+        library.umount2(str(point).encode(), _DETACH)
 
 
 def reads(path: Path) -> str:

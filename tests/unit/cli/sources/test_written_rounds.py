@@ -1,7 +1,10 @@
 """Each node writes its looks: the commands of docs/without-a-service.md as they stand there, and one verdict on all."""
 
+import os
 import re
-from collections.abc import Collection, Iterator
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,6 @@ import pytest
 from collector.files.read_directory import read_directory
 from shared.answer.diagnosis import Diagnosis
 from shared.wire.stacks import Stacks
-from tests.build.processes import launchers
 from tests.build.processes.commands import (
     LOCKED,
     LOCKED_OUT,
@@ -17,10 +19,12 @@ from tests.build.processes.commands import (
     REPOSITORY,
     SLEEPER,
     Job,
+    environment,
     sleeping_job,
     unhang,
 )
 from tests.build.processes.sshd import Cluster, cluster, put_unhang
+from tests.needed import skip_without
 
 pytestmark = [pytest.mark.ptrace, pytest.mark.slow]
 
@@ -61,6 +65,27 @@ def folder_with_unhang(folder: Path, *, executed: Collection[str] = ()) -> Path:
     return programs
 
 
+def pdsh(nodes: Cluster) -> dict[str, str]:
+    """Return the variables with which pdsh goes to the daemons."""
+    skip_without("pdsh")
+    return {"PDSH_RCMD_TYPE": "ssh", "PDSH_SSH_ARGS_APPEND": f"-F {nodes.folder / 'config'}"}
+
+
+def clush(nodes: Cluster, folder: Path) -> dict[str, str]:
+    """Return the variables with which clush, of the environment that runs the tests, goes to the daemons."""
+    (folder / "clush.conf").write_text(f"[Main]\nssh_options: -F {nodes.folder / 'config'}\n", encoding="ascii")
+    return {"CLUSTERSHELL_CFGDIR": str(folder)}
+
+
+def run(line: str, folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a line of the documents in a shell that finds the programs of `folder` first."""
+    paths = (str(folder), str(Path(sys.executable).parent), os.environ["PATH"])
+    env = environment({**variables, "PATH": os.pathsep.join(paths)})
+    return subprocess.run(
+        ("sh", "-c", line), cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+    )
+
+
 def assert_all_nodes_are_judged(looks: Path) -> None:
     """Two looks of each node and the native ones of the one rank that needs them, and a verdict on all."""
     names = sorted(path.name[:6] for path in looks.iterdir())
@@ -77,7 +102,7 @@ def assert_all_nodes_are_judged(looks: Path) -> None:
 def test_pdsh(nodes: Cluster, tmp_path: Path) -> None:
     """The real one, over real ssh."""
     programs = folder_with_unhang(tmp_path)
-    done = launchers.run(documented("pdsh", tmp_path / "looks"), programs, launchers.pdsh(nodes))
+    done = run(documented("pdsh", tmp_path / "looks"), programs, pdsh(nodes))
     assert (done.returncode, done.stderr) == (0, "")
     assert_all_nodes_are_judged(tmp_path / "looks")
 
@@ -85,6 +110,6 @@ def test_pdsh(nodes: Cluster, tmp_path: Path) -> None:
 def test_clush(nodes: Cluster, tmp_path: Path) -> None:
     """The real one, over real ssh."""
     programs = folder_with_unhang(tmp_path)
-    done = launchers.run(documented("clush", tmp_path / "looks"), programs, launchers.clush(nodes, programs))
+    done = run(documented("clush", tmp_path / "looks"), programs, clush(nodes, programs))
     assert (done.returncode, done.stderr) == (0, "")
     assert_all_nodes_are_judged(tmp_path / "looks")

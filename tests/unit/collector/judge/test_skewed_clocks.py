@@ -1,8 +1,9 @@
 """A node's clock that is an hour off changes nothing in a verdict: times of one node are held against its own times."""
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +19,6 @@ from shared.missing import Missing, Reason
 from shared.wire.snapshot import Identity, NodeSnapshot, Process, RankSnapshot
 from shared.wire.trace import Trace
 from tests.build.jobs.records import Row, trace_of
-from tests.build.jobs.skewed import skewed
 from tests.build.simulation.looks import LOADER, Watched, looked_at_later
 from tests.build.simulation.recorder import Recorder
 from tests.build.simulation.run import BEGUN_NS
@@ -27,6 +27,43 @@ from tests.build.simulation.scenario import draw, draw_healthy
 SEEDS = st.integers(0, 10**9)
 OFF = st.sampled_from([-3600, -300, 300, 3600])
 BEGAN = 1_700_000_000
+
+
+_NANOSECONDS = frozenset(
+    {"taken_at_ns", "looked_at_ns", "at_ns", "asked_at_ns", "created_ns", "started_ns", "completed_ns"}
+)
+_SECONDS = frozenset({"started_at", "modified_at", "at", "last_at"})
+
+
+def skewed(snapshots: Sequence[NodeSnapshot], host: str, seconds: int) -> list[NodeSnapshot]:
+    """Move every time that `host` tells by so many seconds, as if its clock had been off all the time."""
+    return [
+        NodeSnapshot.model_validate(_moved(snapshot.model_dump(), seconds)) if snapshot.host == host else snapshot
+        for snapshot in snapshots
+    ]
+
+
+def _moved(value: Any, seconds: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _at(key, each, seconds) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_moved(each, seconds) for each in value)
+    return value
+
+
+def _at(key: str, value: Any, seconds: int) -> Any:
+    if key in _NANOSECONDS and value is not None:
+        return _later(value, seconds * 1_000_000_000)
+    if key in _SECONDS and isinstance(value, int | float):
+        return value + seconds
+    return _moved(value, seconds)
+
+
+def _later(times: Any, by_ns: int) -> Any:
+    """Where a time is 0 there is none."""
+    if isinstance(times, array | list | tuple):
+        return [time + by_ns if time else 0 for time in times]
+    return times + by_ns if times else times
 
 
 def bounded(examples: int) -> settings:

@@ -73,12 +73,6 @@ def a_send_left_out_as_no_other_pipeline_did() -> Case:
     return looks, Expected()
 
 
-def an_all_reduce_after_the_last_step() -> Case:
-    """Three are done and wait at the end for a thread of their own; rank 1 reduces once more, as if in a `finally`."""
-    leaving = Seen((USER, Frame("_shutdown", "/usr/lib/python3.11/threading.py", 1590)))
-    return looks_without(dict.fromkeys((0, 2, 3), leaving)), Expected()
-
-
 def a_group_that_one_does_not_make() -> Case:
     new_group = Frame("new_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 5610)
     return looks_without({rank: Seen((USER, new_group)) for rank in (0, 1, 3)}), Expected()
