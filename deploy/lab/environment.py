@@ -24,6 +24,8 @@ _WHY = ("ERROR: Could not", "ERROR: Cannot install", "ERROR: No matching", "ERRO
 # Requires-Dist: nvidia-nccl-cu13==2.30.7; platform_system == "Linux"
 # Requires-Dist: cuda-toolkit[cublas,cudart]==13.0.3; platform_system == "Linux"
 _OF_NVIDIA = re.compile(r"^(Requires-Dist: (?:nvidia-|cuda-|triton)[^;\n]*)(?:;.*)?$", re.MULTILINE)
+_PLAIN = dict.fromkeys(("NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE", "NCCL_NVLS_ENABLE"), "0")
+"""What a real NCCL is to do without: memory of the driver's and what switches compute."""
 _ROOM = 4 << 30
 """Bytes: the largest wheel and what it unpacks to."""
 
@@ -38,6 +40,13 @@ class Environment(NamedTuple):
     folder: Path
     libraries: Path
     """The stand-ins, where they have been built."""
+    nccl: Path | None = None
+    """A real one among them."""
+
+    @property
+    def search_path(self) -> str:
+        """Where the loader is to look: a real NCCL wants NVML, which would else be in PyTorch's way."""
+        return f"{self.libraries}:{self.libraries / 'nvml'}" if self.nccl is not None else str(self.libraries)
 
     @property
     def python(self) -> Path:
@@ -53,13 +62,13 @@ class Environment(NamedTuple):
 
     def variables(self, files: Path) -> dict[str, str]:
         """Return what a job needs in its environment; `files` is a folder in which communicators meet."""
-        return {"LD_LIBRARY_PATH": str(self.libraries), "LAB_FOLDER": str(files)}
+        return {"LD_LIBRARY_PATH": self.search_path, "LAB_FOLDER": str(files), **(_PLAIN if self.nccl else {})}
 
 
 def environment(version: str = NEWEST, nccl: Path | None = None) -> Environment:
     """Return where that of a version is, or would be; `nccl`: with this library in the place of the stand-in."""
     folder = LAB / version
-    return Environment(folder, folder / f"standins-{digest(nccl)}")
+    return Environment(folder, folder / f"standins-{digest(nccl)}", nccl)
 
 
 def make(version: str, nccl: Path | None = None) -> Environment:

@@ -12,7 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 _SOURCES = Path(__file__).parent / "sources"
-_WRITTEN = {"libcudart": ("cudart.c",), "libcuda": ("cuda.c",), "libnccl": ("nccl.c", "payload.c", "ras.c")}
+_WRITTEN = {
+    "libcudart": ("cudart.c", "real_nccl.c"),
+    "libcuda": ("cuda.c",),
+    "libnccl": ("nccl.c", "payload.c", "ras.c"),
+}
 """What stands in for more than success."""
 NVML = "libnvidia-ml.so.1"
 """For whoever watches a job: a link to it in the job's folder, and that in the reader's LD_LIBRARY_PATH."""
@@ -68,7 +72,8 @@ def build(site: Path, folder: Path, *, real_nccl: Path | None = None) -> None:
     libraries = sorted((site / "torch" / "lib").glob("lib*.so*"))
     versions = _versions(site)
     needed = sorted(set(_NEEDED.findall(_output("readelf", "--dynamic", "--wide", *map(str, libraries)))))
-    wanted = set(_WANTED.findall(_output("nm", "--dynamic", "--undefined-only", *map(str, libraries))))
+    given = () if real_nccl is None else (real_nccl,)
+    wanted = set(_WANTED.findall(_output("nm", "--dynamic", "--undefined-only", *map(str, (*libraries, *given)))))
     # Those with a source first: NCCL's is linked to the runtime's.
     for soname in sorted(needed, key=lambda name: (_stem(name) not in _WRITTEN, name)):
         if _stem(soname) == "libnccl" and real_nccl is not None:

@@ -19,7 +19,7 @@ class Forks:
 
     def __init__(self, environment: Environment, *, nice: int = 0) -> None:
         """`nice`: of the ranks. On a node they have processors of their own, and who watches them has another."""
-        own = {"LD_LIBRARY_PATH": str(environment.libraries), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        own = {"LD_LIBRARY_PATH": environment.search_path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         self._server = subprocess.Popen(
             ("nice", f"-n{nice}", str(environment.python), "-W", "ignore", str(_SERVER)),
             env={**os.environ, **own},

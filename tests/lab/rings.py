@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent.deadline import Deadline, ThreadPool
+from agent.errors import Unavailable
 from agent.find.choose_ranks import Rank
 from agent.find.torch_groups import find_group
 from agent.probe.path import probe_path
@@ -32,6 +33,7 @@ from agent.tools.run_bounded import find_program
 from deploy.lab.environment import Environment
 from shared.errors import UnhangError
 from shared.formats.recorder.dump import parse_dump
+from shared.missing import Reason
 from shared.wire.trace import Trace
 from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.ports import free_port
@@ -41,7 +43,7 @@ STATES = {"empty": 0, "part-filled": 5, "full": MOST, "wrapped": MOST + 3}
 """How many operations have been issued in each."""
 COLUMNS = (*STATES, "Gloo", "probe", "switched off", "group", "stack")
 NO_RECORD = "has none"
-"""Gloo's, before PyTorch 2.8."""
+"""Gloo, before PyTorch 2.8; the probe's server, before 2.5."""
 
 _JOB = Path(__file__).with_name("ring_job.py")
 _SITES = "call sites"
@@ -127,16 +129,16 @@ def _differs_of_gloo(pid: int, told: Trace) -> str:
 
 
 def _differs_by_probe(pid: int, told: dict[str, Trace]) -> str:
-    """Compare what the worker server that the probe has opened answers of NCCL and of Gloo, without call sites."""
+    """Compare what the worker server that the probe has opened answers of NCCL, or of Gloo too, without call sites."""
     server = find_unix_server(rank_of(pid), ProcFs())
     if server is None:
         return "no socket was opened"
+    dumps = [told["nccl"], merge([told[name] for name in sorted(told, reverse=True)])]
     try:
-        wrong = _differing(
-            ask_record(server, Memory(), Deadline(60.0)), merge([told[name] for name in sorted(told, reverse=True)])
-        )
-    except UnhangError as error:
-        return str(error)
+        read = ask_record(server, Memory(), Deadline(60.0))
+        wrong = min((_differing(read, dump) for dump in dumps), key=len)
+    except Unavailable as error:
+        return NO_RECORD if error.reason is Reason.NOT_ENABLED else str(error)
     return f"differs in {', '.join(wrong)}" if wrong != [_SITES] else ""
 
 

@@ -28,6 +28,8 @@ void lab_wait(const piece *done);
 void lab_give_back(piece *done);
 // Is all of this memory of the host or a device that the runtime has given out? Asked by what runs on the devices.
 int lab_is_memory(const void *begin, size_t size);
+// The function of the driver of this name, or NULL: what a real NCCL asks for (real_nccl.c).
+void *lab_of_driver(const char *name);
 // Never comes back where LAB_BLOCKS names this call.
 void lab_blocks(const char *call);
 

@@ -1,4 +1,4 @@
-// Stands in for NVIDIA's management library, for whoever watches a lab's job: it tells of the devices what the stand-in for
+// Stands in for NVIDIA's management library, for whoever watches a lab's job, and for a real NCCL: it tells of the devices what the stand-in for
 // the runtime has written into the job's folder (cudart.c), and what a script says otherwise. The folder is LAB_FOLDER, else
 // where this library was found by its name: a reader may not pass our variables on.
 //
@@ -167,3 +167,27 @@ int nvmlDeviceGetNvLinkState(void *device, unsigned link, unsigned *up) {
     REACHED(device);
     return link < LINKS ? (*up = link >= (unsigned)scripted(device, "linksdown", 0), OK) : INVALID_ARGUMENT;
 }
+
+// ---- What a real NCCL asks besides: each device by itself, reached through the host's memory.
+
+int nvmlInit(void) { return OK; }
+int nvmlDeviceGetCount(unsigned *count) { return nvmlDeviceGetCount_v2(count); }
+int nvmlDeviceGetHandleByIndex(unsigned index, void **device) { return nvmlDeviceGetHandleByIndex_v2(index, device); }
+int nvmlDeviceGetHandleByPciBusId(const char *bus, void **device) {
+    unsigned domain, number;
+    if (sscanf(bus, "%x:%x", &domain, &number) != 2) return INVALID_ARGUMENT;
+    return nvmlDeviceGetHandleByIndex_v2(number - 0x10, device);
+}
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) { return *major = 9, *minor = 0, OK; }
+int nvmlDeviceGetP2PStatus(void *a, void *b, int what, int *status) { return *status = 1, OK; }
+int nvmlDeviceGetNvLinkCapability(void *device, unsigned link, int what, unsigned *can) { return NOT_SUPPORTED; }
+int nvmlDeviceGetNvLinkRemotePciInfo(void *device, unsigned link, void *pci) { return NOT_SUPPORTED; }
+int nvmlDeviceGetFieldValues(void *device, int count, void *values) { return NOT_SUPPORTED; }
+int nvmlDeviceGetPciInfoExt(void *device, void *pci) { return NOT_SUPPORTED; }
+int nvmlDeviceGetPcieLinkMaxSpeed(void *device, unsigned *megabytes) { return *megabytes = 32000, OK; }
+int nvmlDeviceGetCurrPcieLinkGeneration(void *device, unsigned *generation) { return *generation = 5, OK; }
+int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *lanes) { return *lanes = 16, OK; }
+int nvmlDeviceGetGpuFabricInfoV(void *device, void *fabric) { return NOT_SUPPORTED; }
+int nvmlDeviceGetPlatformInfo(void *device, void *platform) { return NOT_SUPPORTED; }
+int nvmlSystemGetConfComputeState(void *state) { return NOT_SUPPORTED; }
+int nvmlSystemGetConfComputeSettings(void *settings) { return NOT_SUPPORTED; }
