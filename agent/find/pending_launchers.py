@@ -2,7 +2,7 @@
 of the job says that it is a rank.
 
 What a launcher waits for it does not say. Told are those that have run for a while and have no process below them, with
-the words of their command line that say whom they meet, and where.
+the words of their command line, or of accelerate's configuration file, that say whom they meet, and where.
 """
 
 import re
@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
+from agent.find.accelerate_config import words_in_file
 from agent.find.environment import PYTHON
 from agent.find.processes import Lister, Listing
-from agent.proc.procfs import TICKS_PER_SECOND, Stat
+from agent.proc.procfs import TICKS_PER_SECOND, ProcFs, Stat
 from shared.missing import WAITING_LAUNCHERS, Missing, Reason
 from shared.redaction.redact import redact
 
@@ -36,7 +37,7 @@ _WORD = re.compile(
 _NODES = re.compile(r"--(?:nnodes|num_machines)[= ](\S+)")
 
 
-def waiting_launchers(listing: Listing, lister: Lister) -> Iterator[tuple[int, Missing]]:
+def waiting_launchers(listing: Listing, lister: Lister, procfs: ProcFs) -> Iterator[tuple[int, Missing]]:
     """Iterate over such launchers, with their process ids."""
     parents = {stat.parent_pid for stat in listing.stats.values() if stat.state not in "ZX"}
     unreaped = {stat.parent_pid for stat in listing.stats.values() if stat.cpu_seconds > _RANK_CPU_SECONDS}
@@ -45,8 +46,12 @@ def waiting_launchers(listing: Listing, lister: Lister) -> Iterator[tuple[int, M
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start_ticks / TICKS_PER_SECOND
         if told == _MOST_TOLD or stat.pid in parents or stat.is_kernel_thread or age < _SOON_SECONDS:
             continue
-        words = meeting_words(lister.arguments(stat))
+        arguments = lister.arguments(stat)
+        words = meeting_words(arguments)
         if words is not None:
+            if any(_name(word).startswith("accelerate") for word in arguments[:_FIRST_WORDS]):
+                in_file = redact(words_in_file(procfs, stat.pid, arguments))
+                words = "; ".join(filter(None, (words, in_file)))[:_MOST_SHOWN]
             told += 1
             had_ranks = stat.pid in unreaped or stat.waited_cpu_seconds > _RANK_CPU_SECONDS
             yield stat.pid, _missing(stat, age, words, had_ranks=had_ranks)

@@ -148,7 +148,8 @@ class Node:
         found = discover(listing, lister, self.procfs, self.host)
         if quick:  # nobody asks
             return _Found(found, listing, due)
-        waiting = [missing for pid, missing in waiting_launchers(listing, lister) if self._is_ours(None, pid)]
+        told = waiting_launchers(listing, lister, self.procfs)
+        waiting = [missing for pid, missing in told if self._is_ours(None, pid)]
         return _Found(found._replace(missing=(*found.missing, *waiting)), listing, due)
 
     def _told_of(self, due: list[Stat], listing: Listing) -> list[Stat]:

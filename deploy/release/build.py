@@ -23,6 +23,7 @@ from deploy.release.tried import Failed, run, try_all
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DIST = REPOSITORY / "dist"
+_RECORDINGS = "tests/data/neighbours"
 _SBOM_TOOL = "cyclonedx-bom==7.5.0"
 
 
@@ -47,12 +48,14 @@ def main() -> None:
 
 
 def check_ready(version: str) -> None:
-    """Raise Failed where what is committed is not what lies here, or the change log does not date this version."""
+    """Raise Failed where the tree has changes, or this version no date in the change log, or no recording."""
     if changed := run("git", "status", "--porcelain", folder=REPOSITORY):
         raise Failed(f"the tree has changes:\n{changed}commit them, or rehearse: make release REHEARSE=1")
     dated = re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", _text("CHANGELOG.md"), re.MULTILINE)
     if dated is None:
         raise Failed(f"CHANGELOG.md has no line `## [{version}] - YYYY-MM-DD`")
+    if not (REPOSITORY / _RECORDINGS / version).is_dir():
+        raise Failed(f"later releases need {_RECORDINGS}/{version}: python -m tests.system.versions.record --help")
 
 
 def build(folder: Path, version: str) -> list[Path]:

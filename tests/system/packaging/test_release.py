@@ -14,7 +14,9 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with a change log, committed."""
     monkeypatch.setattr(build, "REPOSITORY", tmp_path)
     monkeypatch.setattr(build, "DIST", tmp_path)
-    (tmp_path / "CHANGELOG.md").write_text("## [0.1.0] - 2026-12-01\n", encoding="utf-8")
+    (tmp_path / "CHANGELOG.md").write_text("## [0.1.0] - 2026-12-01\n## [0.3.0] - 2026-12-02\n", encoding="utf-8")
+    (recorded := tmp_path / "tests" / "data" / "neighbours" / "0.1.0").mkdir(parents=True)
+    (recorded / "node01.json").touch()
     author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     for command in (("init", "--quiet"), ("add", "."), (*author, "commit", "--quiet", "-m", "it")):
         subprocess.run(("git", *command), cwd=tmp_path, check=True)
@@ -30,6 +32,8 @@ def test_what_is_not_ready_is_told(tree: Path) -> None:
     """A version without a date, and what was not committed, by name."""
     with pytest.raises(Failed, match=r"## \[0.2.0\] - YYYY-MM-DD"):
         build.check_ready("0.2.0")
+    with pytest.raises(Failed, match=r"neighbours/0\.3\.0"):
+        build.check_ready("0.3.0")
     (tree / "forgotten.py").touch()
     with pytest.raises(Failed, match=r"forgotten\.py"):
         build.check_ready("0.1.0")

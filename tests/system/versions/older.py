@@ -1,25 +1,26 @@
-"""Agents of earlier versions, as they were recorded (see record.py), behind real sockets."""
+"""Agents and collectors of earlier releases, as they were recorded (see record.py), behind real sockets."""
 
 import json
+import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-RECORDINGS = tuple(sorted((Path(__file__).parents[2] / "data" / "neighbours").iterdir()))
-"""One folder for each earlier version, called by the commit that was recorded."""
+RECORDINGS = tuple(sorted((Path(__file__).parents[2] / "data" / "neighbours").glob("*")))
+"""One folder for each earlier release."""
 
 JOB, CULPRIT, NODES = "recorded", 2, ("node01", "node02")
 UNKNOWN = "/v1/invented-later"
 
 
 class Recording:
-    """What one version's agents were asked and what they answered, with its schemas and its verdict."""
+    """What one release's agents and collector were asked and what they answered, with its schemas and a store."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,11 +36,22 @@ class Recording:
         asked = [each["asked"] for told in self.exchanges.values() for each in told if each["asked"] != UNKNOWN]
         return sorted(set(asked))
 
-    @property
-    def diagnosis(self) -> dict[str, Any]:
-        """What its collector made of it."""
-        read: dict[str, Any] = self._read("diagnosis")
+    @cached_property
+    def collector(self) -> list[dict[str, Any]]:
+        """What its collector was told by agents and asked by a command line, and the answers."""
+        read: list[dict[str, Any]] = self._read("collector")
         return read
+
+    @property
+    def registrations(self) -> list[dict[str, Any]]:
+        """How its agents registered: first, and with the digest that was asked for."""
+        return [each for each in self.collector if each["asked"].startswith("/v1/agents/")]
+
+    def make_store(self, file: Path) -> None:
+        """Make the store that a collector of the release left."""
+        file.touch(mode=0o600)
+        with closing(sqlite3.connect(file)) as store:
+            store.executescript((self.folder / "store.sql").read_text(encoding="utf-8"))
 
     def schema(self, model: str) -> dict[str, Any]:
         """Return what it took for a valid model of that name."""
@@ -50,14 +62,15 @@ class Recording:
         return json.loads((self.folder / f"{name}.json").read_bytes())
 
 
-class OlderAgent(ThreadingHTTPServer):
-    """Answers as one agent did: look by look, and to whatever it did not know as it did to that."""
+class Older(ThreadingHTTPServer):
+    """Answers as one service did: look by look, and to whatever it did not know as it did to that."""
 
     daemon_threads = True
 
     def __init__(self, exchanges: list[dict[str, Any]]) -> None:
         super().__init__(("127.0.0.1", 0), _Answering)
         self.asked: list[str] = []
+        self.told: list[bytes] = []
         self._answers: dict[tuple[str, bool], list[dict[str, Any]]] = defaultdict(list)
         for each in exchanges:
             self._answers[_sort(each["asked"])].append(each)
@@ -83,11 +96,13 @@ def _sort(asked: str) -> tuple[str, bool]:
 
 
 class _Answering(BaseHTTPRequestHandler):
-    server: OlderAgent
+    server: Older
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         """Answer as recorded."""
+        if sent := self.rfile.read(int(self.headers.get("Content-Length", 0))):
+            self.server.told.append(sent)
         status, body = self.server.answer(self.path)
         self.send_response(status)
         self.send_header("Content-Type", "application/json" if status == 200 else "application/problem+json")
@@ -95,21 +110,28 @@ class _Answering(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    do_POST = do_PUT = do_GET
+
     def log_message(self, format: str, *arguments: Any) -> None:
         """Say nothing."""
 
 
-@contextmanager
-def served(recording: Recording) -> Iterator[list[OlderAgent]]:
+def served(recording: Recording) -> AbstractContextManager[list[Older]]:
     """Serve all agents of a recording."""
-    agents = [OlderAgent(told) for told in recording.exchanges.values()]
-    threads = [threading.Thread(target=agent.serve_forever, daemon=True) for agent in agents]
+    return served_each(*recording.exchanges.values())
+
+
+@contextmanager
+def served_each(*recorded: list[dict[str, Any]]) -> Iterator[list[Older]]:
+    """Serve what was recorded, each at an address of its own."""
+    services = [Older(told) for told in recorded]
+    threads = [threading.Thread(target=service.serve_forever, daemon=True) for service in services]
     for thread in threads:
         thread.start()
     try:
-        yield agents
+        yield services
     finally:
-        for agent, thread in zip(agents, threads, strict=True):
-            agent.shutdown()
-            agent.server_close()
+        for service, thread in zip(services, threads, strict=True):
+            service.shutdown()
+            service.server_close()
             thread.join()

@@ -1,21 +1,26 @@
-"""Records what an agent and a collector of one version say to each other about a real job, for the tests of later ones.
+"""Records what agents, collectors and command lines of a release say to each other about a real job, for later ones.
 
-    git worktree add ../older COMMIT
-    python -m tests.system.versions.record ../older tests/data/neighbours/NAME
+    git worktree add ../older v0.1.0
+    python -m tests.system.versions.record ../older tests/data/neighbours/0.1.0
 
-Both run from that checkout, as processes of their own; a proxy between them writes everything down. Names of this
-machine are taken out. The job is one of ours, with the probe of that checkout.
+All run from that checkout, as processes of their own; proxies between them write everything down. The job is one of
+ours, with the probe of that checkout; it hangs, and in the end a rank is killed, which is an incident. Names of this
+machine are taken out. Of what is then written, a collector of the release makes the store that later ones migrate.
 """
 
 import argparse
 import json
+import os
+import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,46 +30,72 @@ import httpx
 from tests.build.processes.waiting import until_it_answers
 from tests.system.live.jobs import Job
 from tests.system.live.truths import REPOSITORY
+from tests.system.versions.older import CULPRIT, JOB, Recording, served
 
 PROGRAM = "asleep_before_collective"
 NODES = {"node01": "0,1", "node02": "2,3"}
 SURVEY_ABOVE = ("32", "1")
 """How many agents each collector looks at whole: one as of a small job, the other as of a large one."""
+ASKED = (("jobs",), ("diagnose", "--json"), ("stacks",), ("check",))
+"""What people ask a collector of a job, of which there is one."""
+ASKED_LATER = (("incidents",), ("history",))
+"""Once it has opened an incident."""
 SECONDS = 60.0
+_INCIDENT_SECONDS = 300.0
 
 _SCHEMAS = """
 import json
+from cli.sources.aspects import CHECKS, TREE
+from cli.sources.incidents import IncidentPage
+from cli.sources.job_source import JobNames
 from shared.answer.diagnosis import Diagnosis
+from shared.wire.registration import Lease, Registration
 from shared.wire.snapshot import NodeSnapshot, RankList
 from shared.wire.survey_form import Survey
-for model in (NodeSnapshot, RankList, Survey, Diagnosis):
+for model in (
+    NodeSnapshot, RankList, Survey, Registration, Lease, Diagnosis, JobNames, TREE.model, CHECKS.model, IncidentPage
+):
     print(json.dumps({"title": model.__name__, **model.model_json_schema()}))
 """
 
 
 class Proxy(ThreadingHTTPServer):
-    """Passes questions on to one agent, and keeps them with the answers."""
+    """Passes questions on to one service, and keeps them with the answers."""
 
     daemon_threads = True
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Passing)
-        self.agent = agent
+        self.service = ""
         self.heard: list[dict[str, Any]] = []
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
 
 
 class _Passing(BaseHTTPRequestHandler):
     server: Proxy
 
     def do_GET(self) -> None:
-        answer = httpx.get(f"{self.server.agent}{self.path}", timeout=SECONDS, trust_env=False)
+        sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        of_body = {"Content-Type": "application/json"} if sent else {}
+        asked = httpx.Request(self.command, f"{self.server.service}{self.path}", content=sent, headers=of_body)
+        with httpx.Client(timeout=2 * SECONDS, trust_env=False) as client:
+            answer = client.send(asked)
         if self.path != "/metrics":
-            self.server.heard.append({"asked": self.path, "status": answer.status_code, "answer": answer.json()})
+            heard = {"asked": self.path, "status": answer.status_code, "answer": answer.json()}
+            self.server.heard.append(heard | ({"sent": json.loads(sent)} if sent else {}))
         self.send_response(answer.status_code)
-        self.send_header("Content-Type", answer.headers["Content-Type"])
+        for name in ("Content-Type", "Location"):
+            if name in answer.headers:
+                self.send_header(name, answer.headers[name])
         self.send_header("Content-Length", str(len(answer.content)))
         self.end_headers()
         self.wfile.write(answer.content)
+
+    do_PUT = do_POST = do_GET
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Say nothing."""
@@ -73,28 +104,70 @@ class _Passing(BaseHTTPRequestHandler):
 def record(checkout: Path, target: Path) -> None:
     """Write the recording into `target`."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        probe = {"PYTHONPATH": _said(checkout, "probe-path").strip()}
-        job = stack.enter_context(Job(PROGRAM, directory=Path(folder), environment=probe))
-        proxies = {}
-        for node, ranks in NODES.items():
-            agent = stack.enter_context(_service(checkout, "agent", "--host-name", node, "--only-ranks", ranks))
-            proxies[node] = stack.enter_context(_proxied(agent))
-        agents = ",".join(f"http://127.0.0.1:{proxy.server_address[1]}" for proxy in proxies.values())
+        probe = {"PYTHONPATH": _ran(checkout, "-m", "cli", "probe-path").strip()}
+        job = stack.enter_context(Job(PROGRAM, directory=Path(folder), environment=probe, recorded=True))
+        collector, *agents = (stack.enter_context(_proxied()) for _ in range(1 + len(NODES)))
+        watching = ("--registration-seconds", "60", "--store", f"{folder}/watching.sqlite3")
+        collector.service = stack.enter_context(_service(checkout, "collector", *watching))
+        for agent, (node, ranks) in zip(agents, NODES.items(), strict=True):
+            own = ("--host-name", node, "--only-ranks", ranks, "--advertise", agent.url)
+            agent.service = stack.enter_context(_service(checkout, "agent", *own, "--collectors", collector.url))
         for above in SURVEY_ABOVE:
-            store = str(Path(folder) / f"store{above}.sqlite3")
-            options = ("--agents", agents, "--store", store, "--survey-above", above)
-            collector = stack.enter_context(_service(checkout, "collector", *options))
-            asked = f"{collector}/v1/jobs/{job.name}/diagnoses?wait=60"
-            diagnosis = httpx.post(asked, timeout=2 * SECONDS, trust_env=False).raise_for_status().json()
-        for proxy in proxies.values():  # what no collector of that version asks, and later ones may
-            httpx.get(f"http://127.0.0.1:{proxy.server_address[1]}/v1/invented-later", trust_env=False)
-        names = {str(folder): "/srv/job", str(checkout.resolve()): "/srv/unhang", job.name: "recorded"}
-        for node, proxy in proxies.items():
-            _write(target / f"{node}.json", [_without_others(each) for each in proxy.heard], names)
-        _write(target / "diagnosis.json", diagnosis, names)
+            listed = ("--agents", ",".join(agent.url for agent in agents), "--survey-above", above)
+            options = (*listed, "--store", f"{folder}/store{above}.sqlite3")
+            url = stack.enter_context(_service(checkout, "collector", *options))
+            asked = f"{url}/v1/jobs/{job.name}/diagnoses?wait=60"
+            httpx.post(asked, timeout=2 * SECONDS, trust_env=False).raise_for_status()
+        for agent in agents:  # what no collector of that version asks, and later ones may
+            httpx.get(f"{agent.url}/v1/invented-later", trust_env=False)
+        heard = {node: list(agent.heard) for node, agent in zip(NODES, agents, strict=True)}
+        heard["collector"] = _registrations(collector) + _asked(checkout, collector, ASKED)
+        os.kill(job.ranks[CULPRIT], signal.SIGKILL)  # asleep in its first step, it would be no incident for minutes
+        _wait_for_incident(collector)
+        heard["collector"] += _asked(checkout, collector, ASKED_LATER)
+        names = {str(folder): "/srv/job", str(checkout.resolve()): "/srv/unhang", job.name: JOB}
+        for name, exchanges in heard.items():
+            _write(target / f"{name}.json", [_without_others(each) for each in exchanges], names)
     for line in _ran(checkout, "-c", _SCHEMAS).splitlines():
         schema = json.loads(line)
         _write(target / f"{schema['title']}.schema.json", schema, {})
+    _write_store(checkout, target)
+
+
+def _registrations(collector: Proxy) -> list[dict[str, Any]]:
+    """Return how each agent registered first, and how once it told of the job."""
+    told = [[each for each in collector.heard if each["asked"].endswith(f"/{node}")] for node in NODES]
+    return [each for by_one in told for each in (by_one[0], by_one[-1])]
+
+
+def _wait_for_incident(collector: Proxy) -> None:
+    until = time.monotonic() + _INCIDENT_SECONDS
+    while not httpx.get(f"{collector.service}/v1/incidents", trust_env=False).json()["incidents"]:
+        if time.monotonic() > until:
+            raise TimeoutError("no incident was opened")
+        time.sleep(1.0)
+
+
+def _asked(checkout: Path, collector: Proxy, commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """Have the release's own command line ask, and return what that heard."""
+    del collector.heard[:]
+    for words in commands:
+        command = (sys.executable, "-m", "cli", *words, "--collector", collector.url)
+        subprocess.run(command, cwd=checkout, stdout=subprocess.DEVNULL, check=False)
+    return [each for each in collector.heard if not each["asked"].startswith("/v1/agents/")]
+
+
+def _write_store(checkout: Path, target: Path) -> None:
+    """Write the statements that make the store of a collector which has been told what is recorded."""
+    with tempfile.TemporaryDirectory() as folder, served(Recording(target)) as agents:
+        file = f"{folder}/store.sqlite3"
+        options = ("--store", file, "--agents", ",".join(agent.url for agent in agents))
+        with _service(checkout, "collector", *options) as url:
+            asked = f"{url}/v1/jobs/{JOB}/diagnoses?wait=60"
+            httpx.post(asked, timeout=2 * SECONDS, trust_env=False).raise_for_status()
+        with closing(sqlite3.connect(file)) as store:
+            statements = "\n".join(store.iterdump())
+    (target / "store.sql").write_text(f"{statements}\n", encoding="utf-8")
 
 
 def _without_others(exchange: dict[str, Any]) -> dict[str, Any]:
@@ -106,10 +179,6 @@ def _without_others(exchange: dict[str, Any]) -> dict[str, Any]:
     elif isinstance(told, dict) and "events" in told:
         told["events"] = []
     return exchange
-
-
-def _said(checkout: Path, *words: str) -> str:
-    return _ran(checkout, "-m", "cli", *words)
 
 
 def _ran(checkout: Path, *words: str) -> str:
@@ -131,8 +200,8 @@ def _service(checkout: Path, *words: str) -> Iterator[str]:
 
 
 @contextmanager
-def _proxied(agent: str) -> Iterator[Proxy]:
-    proxy = Proxy(agent)
+def _proxied() -> Iterator[Proxy]:
+    proxy = Proxy()
     thread = threading.Thread(target=proxy.serve_forever, daemon=True)
     thread.start()
     try:

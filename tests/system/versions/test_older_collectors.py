@@ -12,20 +12,34 @@ import jsonschema
 import pytest
 
 from agent.app import create_app
+from agent.look.digests import Digests
+from agent.look.progress_watch import RankProgress
+from agent.registration import make_registrars
 from agent.settings import AgentSettings
 from collector.gather.fanout.fanout import make_client
 from collector.gather.sweep import sweep
 from collector.hostlists import AgentAddress
 from collector.question import Question
 from shared.answer.diagnosis import Diagnosis
+from shared.wire.snapshot import Exited, Identity
 from shared.wire.survey_form import exchange_quotes
 from tests.system.live.jobs import Job
-from tests.system.versions.older import JOB, RECORDINGS, Recording
+from tests.system.versions.older import JOB, RECORDINGS, Recording, served_each
 from tests.system.versions.record import PROGRAM
 
 pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
 MODELS = {"/v1/ranks": "RankList", "/v1/snapshot": "NodeSnapshot", "/v1/survey": "Survey"}
+
+
+class _Ranks:
+    """Two that go on."""
+
+    def progress(self) -> tuple[tuple[RankProgress, ...], tuple[Exited, ...]]:
+        return tuple(
+            RankProgress(Identity(job=JOB, rank=rank, world_size=2), 1.0, 1.0, None, False) for rank in (0, 1)
+        ), ()
+
 
 recordings = pytest.mark.parametrize("folder", RECORDINGS, ids=lambda folder: folder.name)
 
@@ -99,6 +113,21 @@ async def test_verdict_of_today_is_read_by_older_command_lines_and_bots(folder: 
     """The words in it are words that they knew, for a hang of a kind that they knew."""
     assert diagnosis.verdict.value == "hung"
     assert_valid(diagnosis.model_dump(mode="json", by_alias=True), Recording(folder).schema("Diagnosis"))
+
+
+@recordings
+def test_agent_registers_at_an_older_collector(folder: Path) -> None:
+    """It takes the older lease, sends the digest that this asks for, and is valid for whom it tells."""
+    recording = Recording(folder)
+    digests = Digests(_Ranks())  # type: ignore[arg-type]
+    digests.renew()
+    with served_each(recording.collector) as (collector,):
+        (registrar,) = make_registrars(AgentSettings(host_name="node01", collectors=collector.url), digests)
+        leases = [registrar.register() for _ in range(2)]
+    assert [each.host for each in leases] == ["node01"] * 2
+    for told in collector.told:
+        assert_valid(json.loads(told), recording.schema("Registration"))
+    assert [json.loads(told).get("digest") is not None for told in collector.told] == [False, True]
 
 
 @recordings

@@ -1,6 +1,7 @@
 """Launchers that wait for nodes that have not come are told, and nobody else is taken for one."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -61,7 +62,7 @@ def told(root: Path) -> dict[int, Missing]:
     """What is told of a made-up tree."""
     procfs = ProcFs(root)
     lister = Lister(procfs, own_pid=99_999)
-    return dict(waiting_launchers(lister.listing(), lister))
+    return dict(waiting_launchers(lister.listing(), lister, procfs))
 
 
 @pytest.fixture
@@ -107,6 +108,46 @@ def test_many_launchers_are_cut(tree: Path) -> None:
     found = told(tree)
     assert len(found) == 8 and "hunter2" not in found[30].detail
     assert max(len(each.detail) for each in found.values()) < 600
+
+
+# As `accelerate config` of accelerate 1.12 writes it for two machines with eight GPUs each.
+ACCELERATE = """compute_environment: LOCAL_MACHINE
+debug: false
+distributed_type: MULTI_GPU
+machine_rank: 0
+main_process_ip: 10.0.0.1
+main_process_port: 29500
+main_training_function: main
+num_machines: 2
+num_processes: 16
+"""
+
+
+@pytest.mark.parametrize("where", ["config_file", "relative", "HF_HOME", "HOME", "nowhere"])
+def test_accelerate_whose_file_says_whom_it_meets(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real process of that name: the nodes that it waits for stand in the file, and its command line counts more."""
+    monkeypatch.setattr("agent.find.pending_launchers._SOON_SECONDS", 0.0)
+    folder = tmp_path / {"HF_HOME": "accelerate", "HOME": ".cache/huggingface/accelerate"}.get(where, "job")
+    folder.mkdir(parents=True)
+    (file := folder / "default_config.yaml").write_text(ACCELERATE if where != "nowhere" else "num_processes: 16\n")
+    (script := tmp_path / "bin" / "accelerate").parent.mkdir()
+    script.write_text("import time; time.sleep(1000)")
+    named = {"config_file": (f"--config_file={file}",), "relative": ("--config_file", file.name)}
+    command = (sys.executable, str(script), "launch", "--main_process_ip", "head", *named.get(where, ()), "train.py")
+    variables = {"HOME": str(tmp_path), **({"HF_HOME": str(tmp_path)} if where == "HF_HOME" else {})}
+    procfs = ProcFs()
+    lister = Lister(procfs)
+    with subprocess.Popen(command, cwd=folder, env=variables) as process:
+        try:
+            pid = process.pid
+            found = until(
+                lambda: dict(waiting_launchers(lister.listing(), lister, procfs)), lambda told: pid in told, 30
+            )
+        finally:
+            process.kill()
+    said = f"--main_process_ip head; {file}: --machine_rank 0 --main_process_port 29500 --num_machines 2)"
+    assert (said in found[pid].detail and "nodes that have not arrived" in found[pid].detail) is (where != "nowhere")
+    assert ("waits for no other node" in found[pid].detail) is (where == "nowhere")
 
 
 @pytest.fixture

@@ -44,6 +44,8 @@ USERS = [
 OTHERS = [
     "0::/system.slice/slurmstepd.scope/job_12/step_0",
     f"0::/system.slice/docker-{CONTAINER}.scope",
+    f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{CONTAINER}.scope/container",
+    f"4:memory:/docker/{CONTAINER}",
     f"0::/kubepods/pod{UID}",
     f"0::/kubepods/pod{UID}/{CONTAINER}abc",
     f"0::/kubepods/pod{UID[:-1]}/{CONTAINER}",

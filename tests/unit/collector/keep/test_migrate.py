@@ -5,6 +5,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -102,6 +105,36 @@ def test_replicas_that_start_at_once_make_the_tables_once(place: str) -> None:
     Store(place).close()
 
 
+def test_store_is_migrated_beside_collectors_that_write(
+    place: str, opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replicas of the version before go on saving and reading meanwhile: nothing fails, and nothing is lost."""
+    replicas = [opened() for _ in range(3)]
+    saved: list[list[str]] = [[] for _ in replicas]
+    done = threading.Event()
+
+    def keep_saving(number: int) -> None:
+        at_ns = NOW_NS + number
+        while not done.is_set():
+            at_ns += 10**9
+            saved[number] += save(replicas[number], at_ns)
+            assert replicas[number].list(limit=1)
+
+    _have_one_more_revision(tmp_path, monkeypatch, "import time; time.sleep(0.5)")
+    with ThreadPoolExecutor(len(replicas)) as threads:
+        writing = [threads.submit(keep_saving, number) for number in range(len(replicas))]
+        _wait_for(lambda: all(len(ids) > 5 for ids in saved))
+        later = database(place)
+        migrate(later)
+        later.close()
+        before = sum(map(len, saved))
+        _wait_for(lambda: sum(map(len, saved)) > before + 5)
+        done.set()
+        for each in writing:
+            each.result()
+    assert {listed.id for listed in replicas[0].list(limit=1000)} == {id for ids in saved for id in ids}
+
+
 _NEXT = """
 import sqlalchemy
 from alembic import op
@@ -119,10 +152,7 @@ def test_store_is_migrated_whole_or_not_at_all(
     """By a version that has one migration more; what a store holds is there afterwards."""
     store = opened()
     ids = save(store, NOW_NS)
-    shutil.copytree(collector.keep.migrate._FOLDER, tmp_path / "migrations")
-    (tmp_path / "migrations" / "versions" / "revision_9.py").write_text(_NEXT.format(REVISION=REVISION, more=more))
-    monkeypatch.setattr(collector.keep.migrate, "_FOLDER", tmp_path / "migrations")
-    monkeypatch.setattr(collector.keep.migrate, "REVISION", "9")
+    _have_one_more_revision(tmp_path, monkeypatch, more)
     later = database(place)
     with pytest.raises(RuntimeError, match="half way") if more else nullcontext():
         migrate(later)
@@ -133,6 +163,21 @@ def test_store_is_migrated_whole_or_not_at_all(
         assert ("note" in {column["name"] for column in inspect(connection).get_columns("runs")}) is not bool(more)
     later.close()
     assert [listed.id for listed in store.list()] == ids
+
+
+def _have_one_more_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str) -> None:
+    """Be a version that has one migration more."""
+    shutil.copytree(collector.keep.migrate._FOLDER, tmp_path / "migrations")
+    (tmp_path / "migrations" / "versions" / "revision_9.py").write_text(_NEXT.format(REVISION=REVISION, more=more))
+    monkeypatch.setattr(collector.keep.migrate, "_FOLDER", tmp_path / "migrations")
+    monkeypatch.setattr(collector.keep.migrate, "REVISION", "9")
+
+
+def _wait_for(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60.0
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_tables_are_made_whole_or_not_at_all(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
