@@ -158,8 +158,11 @@ def _labels(began: Incident, *, with_names: bool) -> dict[str, str]:
 
 
 def _fault(facts: Mapping[str, str]) -> str:
-    ranks = f", {'rank' if facts['ranks'].isdigit() else 'ranks'} {facts['ranks']}" if facts["ranks"] else ""
-    return facts["kind"] + ranks
+    return ", ".join(filter(None, (facts["kind"], _ranks(facts))))
+
+
+def _ranks(facts: Mapping[str, str]) -> str:
+    return f"{'rank' if facts['ranks'].isdigit() else 'ranks'} {facts['ranks']}" if facts["ranks"] else ""
 
 
 def _summary(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str], headline: str) -> str:
@@ -175,7 +178,7 @@ def _title(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str]) 
     owner = f" of {names['user']}" if "user" in names else ""
     job = f"{names['job']}{owner}, " if "job" in names else ""
     on = f" on {names['host']}" if "host" in names else ""
-    return f"{opens_with}: {job}{_fault(facts)}{on}"
+    return f"{opens_with}: {job}{_ranks(facts) or facts['kind'].replace('_', ' ')}{on}"
 
 
 def _action(incident: Incident) -> str:

@@ -105,9 +105,11 @@ class Incidents:
         if not note:
             raise InvalidInput("the comment is empty", advice="write a note")
         with self._database.write() as connection:
-            now_ms = self._begin(connection)
-            said = _said(IncidentChangeKind.COMMENTED, now_ms, by, note)
-            return self._change(connection, one_incident(connection, id), {}, said)
+            said = _said(IncidentChangeKind.COMMENTED, self._begin(connection), by, note)
+            known = one_incident(connection, id)
+            if any((each.kind, each.by, each.note) == (said.kind, by, note) for each in known.history[-1:]):
+                return known  # a client that asks once more adds nothing
+            return self._change(connection, known, {}, said)
 
     def false_alarm(self, id: str, *, by: str = "", note: str = "") -> Incident:
         """Say that nothing was wrong; also of one that is resolved. Raises NotFound."""
@@ -126,9 +128,7 @@ class Incidents:
         with self._database.write() as connection:
             now_ms = self._begin(connection)
             known = one_incident(connection, id)
-            if not known.is_live:
-                return known
-            if known.released_at is not None:
+            if not known.is_live or known.released_at is not None:
                 return known
             if live_members(connection, known):
                 released = {"released_at": time_of(now_ms)}

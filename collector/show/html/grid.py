@@ -31,6 +31,8 @@ _MOST_LABEL = 22
 _MOST_RINGS = 16
 _CHARACTER = 6.7
 """Width of one, of the labels' type."""
+_SMALL = 6.1
+"""The same of heads above blocks."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ def _draw(axis: str, key: str, rows: Sequence[Row], places: Sequence[RankStandin
         step_y=step_y,
         cells=tuple(cells) if numbered else (),
         paths=() if numbered else _paths(cells, int(step_x) - 1),
-        labels=_labels(rows, names, corners, deep, guilty, beside=numbered, step_y=step_y),
+        labels=_labels(rows, names, corners, deep, guilty, beside=numbered, step_y=step_y, room=int(block // _SMALL)),
         rings=_rings(cells, guilty, step_x) if not numbered and len(guilty) <= _MOST_RINGS else (),
         rows=tuple((x, y, name, _listed(row.ranks)) for (x, y), row, name in zip(corners, rows, names, strict=True)),
     )
@@ -188,6 +190,14 @@ def _name(row: Row) -> str:
     return shown if len(shown) <= _MOST_LABEL else f"…{shown[1 - _MOST_LABEL :]}"
 
 
+def _head(row: Row, room: int) -> str:
+    """Name a block by its first row: nodes without their domain, by their ends, in which they differ."""
+    if row.name is None:
+        return f"{row.ranks[0]}…" if row.ranks else ""
+    name = printable(row.name, most=200).partition(".")[0]
+    return name if len(name) < room else f"…{name[2 - room :]}"
+
+
 def _listed(ranks: Sequence[int]) -> str:
     """Write ranks in their order, `0-7` or `3,1,2`."""
     runs = [list(run) for _, run in groupby(enumerate(ranks), key=lambda pair: pair[1] - pair[0])]
@@ -203,8 +213,9 @@ def _labels(
     *,
     beside: bool,
     step_y: float,
+    room: int,
 ) -> tuple[Label, ...]:
-    """Name every row where there is room; else the first row of each block, above it."""
+    """Name every row where there is room; else the first row of each block, above it, in `room` characters."""
     if beside:
         lit = [not guilty.isdisjoint(row.ranks) for row in rows]
         return tuple(
@@ -214,7 +225,7 @@ def _labels(
         Label(
             corners[at][0],
             10,
-            names[at][-9:],
+            _head(rows[at], room),
             not guilty.isdisjoint(r for row in rows[at : at + deep] for r in row.ranks),
         )
         for at in range(0, len(rows), deep)

@@ -183,6 +183,14 @@ async def list_diagnoses(
     return json_answer(DiagnosisList(diagnoses=shown, next=more))
 
 
+_ARCHIVE = {
+    "type": "string",
+    "format": "binary",
+    "contentMediaType": "application/gzip",
+    "description": "`diagnosis.json` and what it rests on, as `unhang diagnose --from FILE` reads it.",
+}
+
+
 @router.get(
     "/v1/diagnoses/{id}",
     summary="Fetch one diagnosis",
@@ -204,7 +212,7 @@ async def get_diagnosis(id: DiagnosisId, sight: SightDependency, request: Reques
     "/v1/diagnoses/{id}/bundle",
     summary="Fetch everything a diagnosis rests on",
     responses={
-        200: {"content": {"application/gzip": {}}, "description": "A .tar.gz archive."},
+        200: {"content": {"application/gzip": {"schema": _ARCHIVE}}, "description": "A .tar.gz archive."},
         **problems(HTTPStatus.NOT_FOUND),
     },
     response_class=StreamingResponse,

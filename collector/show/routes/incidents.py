@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Body, Path, Query
 from fastapi.responses import Response
@@ -128,60 +128,74 @@ async def get_incident(id: IncidentId, service: ServiceDependency, sight: SightD
     return json_answer(told)
 
 
-@router.post(
-    "/incidents/{id}/acknowledge",
-    response_model=Incident,
-    summary="Say that somebody works on it",
-    responses=problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND),
+class Word(NamedTuple):
+    """What a person may say of an incident: by a request to the API, or by a button of its page."""
+
+    path: str
+    change: str
+    """The method of the store that does it."""
+    summary: str
+    description: str
+    may_be_refused: bool = True
+
+
+WORDS = (
+    Word(
+        "acknowledge",
+        "acknowledge",
+        "Say that somebody works on it",
+        "Acknowledge an incident; who else does so, or says more, is added to its history. 400 where it is over.",
+    ),
+    Word(
+        "comment",
+        "comment",
+        "Say something of it",
+        "Add a note to an incident's history, over or not; nobody is notified. 400 without a note.",
+    ),
+    Word(
+        "false-alarm",
+        "false_alarm",
+        "Say that nothing was wrong",
+        "End an incident as a false alarm, with all that are part of it.\n\n"
+        "The same fault is no incident again for a day; a pause as long as this one is usual for jobs of that name.",
+        may_be_refused=False,
+    ),
 )
-async def acknowledge(
-    id: IncidentId,
-    service: ServiceDependency,
-    sight: SightDependency,
-    remark: Annotated[Remark | None, Body()] = None,
-) -> Response:
-    """Acknowledge an incident; who else does so, or says more, is added to its history. 400 where it is over."""
-    return json_answer(await remark_on(service, sight, id, service.store.incidents.acknowledge, remark or Remark()))
 
 
-@router.post(
-    "/incidents/{id}/comment",
-    response_model=Incident,
-    summary="Say something of it",
-    responses=problems(HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND),
-)
-async def comment(
-    id: IncidentId,
-    service: ServiceDependency,
-    sight: SightDependency,
-    remark: Annotated[Remark | None, Body()] = None,
-) -> Response:
-    """Add a note to an incident's history, over or not; nobody is notified. 400 without a note."""
-    return json_answer(await remark_on(service, sight, id, service.store.incidents.comment, remark or Remark()))
+def _add_route(word: Word) -> None:
+    """Said twice, each changes nothing the second time, but for a comment."""
+
+    async def say(
+        id: IncidentId,
+        service: ServiceDependency,
+        sight: SightDependency,
+        remark: Annotated[Remark | None, Body()] = None,
+    ) -> Response:
+        (told,) = await as_shown(service, sight, (await say_of(service, sight, id, word, remark or Remark()),))
+        return json_answer(told)
+
+    refusals = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND) if word.may_be_refused else (HTTPStatus.NOT_FOUND,)
+    router.add_api_route(
+        f"/incidents/{{id}}/{word.path}",
+        say,
+        methods=["POST"],
+        name=word.change,
+        response_model=Incident,
+        summary=word.summary,
+        description=word.description,
+        responses=problems(*refusals),
+    )
 
 
-@router.post(
-    "/incidents/{id}/false-alarm",
-    response_model=Incident,
-    summary="Say that nothing was wrong",
-    responses=problems(HTTPStatus.NOT_FOUND),
-)
-async def false_alarm(
-    id: IncidentId,
-    service: ServiceDependency,
-    sight: SightDependency,
-    remark: Annotated[Remark | None, Body()] = None,
-) -> Response:
-    """End an incident as a false alarm.
-
-    The same fault is no incident again for a day, and a pause as long as this one is usual for jobs of that name.
-    """
-    return json_answer(await remark_on(service, sight, id, service.store.incidents.false_alarm, remark or Remark()))
+for _word in WORDS:
+    _add_route(_word)
 
 
-async def remark_on(service: Service, sight: Sight, id: str, change: Callable[..., Incident], said: Remark) -> Incident:
-    """Change an incident that the caller may know of, by a word of somebody. Raises NotFound, StoreTrouble."""
+async def say_of(service: Service, sight: Sight, id: str, word: Word, said: Remark) -> Incident:
+    """Change an incident that the caller may know of. Raises NotFound, StoreTrouble."""
     await sight.incident(id)
+    change: Callable[..., Incident] = getattr(service.store.incidents, word.change)
     return await service.async_store.note(change, id, by=said.by, note=said.note)
 
 

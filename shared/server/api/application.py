@@ -38,7 +38,12 @@ class Api(FastAPI):
         # A path with a slash too many is unknown: the redirect would name whatever host the caller sent.
         # Generators of clients call their functions by the ids of operations.
         super().__init__(
-            docs_url=None, redoc_url=None, redirect_slashes=False, generate_unique_id_function=_name_of, **fastapis
+            docs_url=None,
+            redoc_url=None,
+            redirect_slashes=False,
+            generate_unique_id_function=_name_of,
+            servers=[{"url": "/", "description": "The service that gave this document."}],
+            **fastapis,
         )
         install_problem_handlers(self)
         self.add_route("/docs", self._show_docs, include_in_schema=False)

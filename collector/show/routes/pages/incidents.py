@@ -12,7 +12,7 @@ from collector.keep.store import Listed
 from collector.service import Service
 from collector.show.html.report import Report
 from collector.show.routes.common import Before, ServiceDependency, form_of, source_of
-from collector.show.routes.incidents import IncidentId, Remark, as_shown, remark_on
+from collector.show.routes.incidents import WORDS, IncidentId, Remark, Word, as_shown, say_of
 from collector.show.routes.pages.frame import PER_PAGE, FaultFormDependency, PageRoute, Text, page
 from collector.show.routes.pages.reports import verdict_report
 from collector.show.routes.rights import SightDependency
@@ -86,25 +86,16 @@ async def show_incident(
     )
 
 
-@router.post("/incidents/{id}/acknowledge")
-async def acknowledge(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
-    """Say that somebody works on it, and show it again."""
-    await remark_on(service, sight, id, service.store.incidents.acknowledge, await _said(request))
-    return _shown_again(id)
+def _add_button(word: Word) -> None:
+    async def say(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
+        await say_of(service, sight, id, word, await _said(request))
+        return _shown_again(id)
+
+    router.add_api_route(f"/incidents/{{id}}/{word.path}", say, methods=["POST"], name=f"{word.change}_on_page")
 
 
-@router.post("/incidents/{id}/comment")
-async def comment(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
-    """Say something of it, and show it again."""
-    await remark_on(service, sight, id, service.store.incidents.comment, await _said(request))
-    return _shown_again(id)
-
-
-@router.post("/incidents/{id}/false-alarm")
-async def false_alarm(id: IncidentId, request: Request, service: ServiceDependency, sight: SightDependency) -> Response:
-    """Say that nothing was wrong, and show it again."""
-    await remark_on(service, sight, id, service.store.incidents.false_alarm, await _said(request))
-    return _shown_again(id)
+for _word in WORDS:
+    _add_button(_word)
 
 
 @router.post("/incidents/{id}/silence")

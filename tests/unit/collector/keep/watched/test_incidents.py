@@ -44,6 +44,8 @@ def test_life_of_an_incident(opened: Opener) -> None:
     assert incidents.acknowledge(id) == first
     second = incidents.acknowledge(id, by="bob", note="node07 is cordoned")
     assert (second.history[-1].by, second.acknowledged_at) == ("bob", first.acknowledged_at)
+    commented = incidents.comment(id, by="ann", note="it is the loader")
+    assert incidents.comment(id, by="ann", note="it is the loader") == commented != second
     resolved = incidents.resolve(id, note="the job has gone on")
     assert (resolved.state, resolved.resolved_at is None) == (IncidentState.RESOLVED, False)
     with pytest.raises(InvalidInput, match="over"):
@@ -57,6 +59,7 @@ def test_life_of_an_incident(opened: Opener) -> None:
         IncidentChangeKind.OPENED,
         IncidentChangeKind.ACKNOWLEDGED,
         IncidentChangeKind.ACKNOWLEDGED,
+        IncidentChangeKind.COMMENTED,
         IncidentChangeKind.RESOLVED,
         IncidentChangeKind.REOPENED,
         IncidentChangeKind.FALSE_ALARM,

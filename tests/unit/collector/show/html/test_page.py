@@ -93,6 +93,21 @@ def test_every_rank_is_drawn_once_and_within_the_drawing(count: int) -> None:
     )
 
 
+@pytest.mark.parametrize("host", ["gpu-a100-{:04}.cluster.example", "n{}", None])
+def test_heads_of_blocks_are_whole(host: str | None) -> None:
+    """Each fits above its block, and tells blocks apart: by the end of a node's name, or by the first rank."""
+    places = [
+        RankStanding(rank, None if host is None else host.format(rank // 4), rank % 4, Standing.VICTIM)
+        for rank in range(8192)
+    ]
+    (sheet,) = draw_sheets(places, ())
+    heads = [label.text for label in sheet.labels]
+    lefts = [label.x for label in sheet.labels]
+    assert len(heads) > 8 and len(set(heads)) == len(heads)
+    assert all(left + 6.1 * len(head) <= right for left, right, head in zip(lefts, lefts[1:], heads, strict=False))
+    assert host is None or all(host.format(0)[0] == head[0] or head[0] == "…" for head in heads)
+
+
 def test_a_claimed_million_is_not_drawn() -> None:
     places = [RankStanding(rank, None, None, Standing.UNSEEN) for rank in range(MOST_DRAWN + 1)]
     assert draw_sheets(places, ()) == ()
