@@ -19,11 +19,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from collector.align.groups.table import Witness
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import membership_of
 from collector.align.logs.interface_choice import odd_interfaces
-from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, blames_somebody, how_sure, is_proven, of_votes

@@ -15,12 +15,11 @@ nobody is named: then the counts stand beside what the stacks say.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView, Lag
 from collector.align.groups.wait_edges import Edge
-from collector.align.marks.table import Lag, MarkTable, Witness
 from collector.align.observations import Observations
 from collector.align.ras.communicators import RasGroup, RasView
 from collector.align.roster import Presence
@@ -28,7 +27,7 @@ from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_ma
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure, of_counts, of_lost
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of
-from collector.judge.marks.behind import lag_in, waiters_in
+from collector.judge.marks.behind import edges_of, lag_in
 from collector.judge.ras_lag import BLIND, SHORT, lag_evidence, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
@@ -38,10 +37,8 @@ from shared.missing import Reason
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.ras import RasStatus
-from shared.wire.trace import Signature
 
 _BY_RAS = frozenset({Accuser.RAS})
-_Lagging = tuple[RasGroup, Lag]
 _LEFT = (RasStatus.NOCOMM, RasStatus.FINALIZE, RasStatus.ABORT)
 
 
@@ -57,7 +54,7 @@ def faults_by_ras(observations: Observations) -> list[Fault]:
     lags = [(group, lag) for group in ras.groups for lag in lags_of(group)]  # 3
     return (
         _mismatch_faults(lags, ras)
-        or _lag_faults(lags, ras, observations)
+        or _lag_faults([lag for _, lag in lags], ras, observations)
         or _left_faults(ras, observations)
         or _uneven_faults(ras, observations)
     )
@@ -126,93 +123,65 @@ def _absence(rank: int, ras: RasView) -> AbsenceEvidence:
     return AbsenceEvidence(ranks=str(rank), text=f"{_places((rank,), ras)} {how}", reason=Reason.UNREACHABLE)
 
 
-def _mismatch_faults(lags: Sequence[_Lagging], ras: RasView) -> list[Fault]:
+def _mismatch_faults(lags: Sequence[tuple[RasGroup, Lag]], ras: RasView) -> list[Fault]:
     """Step 3: ranks that lag in one operation and lead in another of the same communicator."""
     faults = []
     for group, lag in lags:
-        for table in group.launches.values():
+        for table in group.launches:
             ahead = lag_in(table)
             many = 0 if ahead is None or ahead.number is None else ahead.number
             leading = {rank for rank, count in table.issued.items() if count > many}
             odd = tuple(rank for rank in lag.behind if rank in leading)
             if odd and set(odd) == set(lag.behind) == leading and ras.still:
-                faults.append(_mismatch(odd, group, lag, table))
+                faults.append(_mismatch(odd, lag, table))
     return faults[:1]
 
 
-def _mismatch(odd: tuple[int, ...], group: RasGroup, lag: Lag, led: MarkTable) -> Fault:
+def _mismatch(odd: tuple[int, ...], lag: Lag, led: GroupView) -> Fault:
     said = f"{ranks_in_words(odd)} launched {led.op} where {ranks_in_words(lag.waiting)} launched {lag.op}"
-    other = replace(lag, op=led.op, issued=led.issued, unnamed=led.unnamed)
-    fault = _by_counts(Kind.COLLECTIVE_MISMATCH, lag, group, f"{said} in communicator {group.name[:SHORT]}")
-    evidence = (*fault.evidence, lag_evidence(other, group))
+    fault = _by_counts(Kind.COLLECTIVE_MISMATCH, lag, f"{said} in communicator {led.name[:SHORT]}")
+    evidence = (*fault.evidence, lag_evidence(replace(lag, table=led)))
     return replace(fault, culprits=odd, victims=lag.waiting, cause=Cause.USER_CODE, evidence=evidence)
 
 
-def _by_counts(kind: Kind, lag: Lag, group: RasGroup, said: str) -> Fault:
+def _by_counts(kind: Kind, lag: Lag, said: str) -> Fault:
     """What counts show of all members without naming one."""
     return Fault(
         kind=kind,
         culprits=(),
-        victims=group.members,
+        victims=lag.table.members,
         certainty=how_sure(kind, Support.COUNTS),
         cause=Cause.UNKNOWN,
-        ref=group.ref,
+        ref=lag.table.ref,
         op=lag.op,
         sequence=lag.first_lacking,
         said=said,
         named_by=_BY_RAS,
-        evidence=(lag_evidence(lag, group),),
+        evidence=(lag_evidence(lag),),
         remarks=(BLIND,),
     )
 
 
-def _lag_faults(lags: Sequence[_Lagging], ras: RasView, observations: Observations) -> list[Fault]:
+def _lag_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -> list[Fault]:
     """Steps 3 and 5."""
-    known = observations.roster.ranks
-    here = {rank for rank, view in known.items() if not view.gone}
-    edges = _edges([replace(lag, waiting=tuple(r for r in lag.waiting if r in here)) for _, lag in lags])
-    kept = not observations.roster.live and len(lags) == 1 and _is_alone(lags[0][1])
-    faults = _root_faults(edges, ras, observations, though_once=kept)
-    by_operation = {(group.name, lag.op): (group, lag) for group, lag in lags}
+    here = {rank for rank, view in observations.roster.ranks.items() if not view.gone}
+    edges = edges_of([replace(lag, waiting=tuple(rank for rank in lag.waiting if rank in here)) for lag in lags])
+    kept = not observations.roster.live and len(lags) == 1 and _is_alone(lags[0])
     return [
-        replace(
-            fault,
-            named_by=_BY_RAS,
-            evidence=tuple(lag_evidence(lag, group) for group, lag in _about(fault, by_operation)),
-            group=None,
-            ref=fault.group.ref,
-        )
-        for fault in faults
-        if fault.group is not None
+        replace(fault, named_by=_BY_RAS, evidence=tuple(map(lag_evidence, _about(fault, lags))))
+        for fault in _root_faults(edges, ras, observations, though_once=kept)
     ]
-
-
-def _edges(lags: Sequence[Lag]) -> tuple[Edge, ...]:
-    """Who waits for whom: RAS knows of members and counts, and of no single operation."""
-    return tuple(
-        Edge(rank, lag.behind, view, Signature(lag.op or "", "nccl"), lag.number, False, None, 0)
-        for lag in lags
-        for view in [_view(lag)]
-        for rank in waiters_in(lag, lags)
-    )
-
-
-def _view(lag: Lag) -> GroupView:
-    members = tuple(sorted({*lag.waiting, *lag.behind}))
-    name, description = ("", "") if lag.group is None else (lag.group.name, lag.group.description)
-    return GroupView(name, description, members, members, False, {}, ())
 
 
 def _is_alone(lag: Lag) -> bool:
     """Is one rank several launches behind, and are all others level, as those are that wait for it?"""
-    counts = {*lag.issued.values(), *lag.unnamed}
+    counts = {*lag.table.issued.values(), *lag.table.unnamed}
     level = len(counts) == 2 and len(lag.behind) == 1 and len(lag.waiting) >= LEAST_VOTES
     return level and max(counts) - min(counts) >= LEAST_LAUNCHES_BEHIND
 
 
-def _about(fault: Fault, lags: dict[tuple[str, str | None], _Lagging]) -> Iterable[_Lagging]:
-    told = dict.fromkeys((edge.group.name, edge.signature.op) for edge in fault.edges)
-    return [lags[key] for key in told if key in lags][:4]
+def _about(fault: Fault, lags: Sequence[Lag]) -> Sequence[Lag]:
+    return [lag for lag in lags if any(edge.group is lag.table for edge in fault.edges)][:4]
 
 
 def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
@@ -223,13 +192,11 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
         there = (*group.standings.get(RasStatus.RUNNING, ()), *group.standings.get(RasStatus.INIT, ()))
         if gone and is_majority(group.size - len(gone), group.size) and ras.still:
             has = ranks_with(gone, "has", "have")
-            lag = Lag(Witness.LAUNCHES, "", tuple(sorted(there)), gone, len(there), len(gone), group=group.ref)
-            remark = f"{has} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS"
-            for fault in _root_faults(_edges([lag]), ras, observations):
+            lag = Lag(group.view, None, "", tuple(sorted(there)), gone, len(there), len(gone))
+            remark = f"{has} left communicator {group.view.name[:SHORT]} or not created it, according to NCCL RAS"
+            for fault in _root_faults(edges_of([lag]), ras, observations):
                 sure = how_sure(fault.kind, Support.COUNTS)
-                faults.append(
-                    replace(fault, op=None, certainty=sure, remarks=(remark, BLIND), group=None, ref=group.ref)
-                )
+                faults.append(replace(fault, op=None, certainty=sure, remarks=(remark, BLIND)))
     return faults[:1]
 
 
@@ -238,15 +205,14 @@ def _uneven_faults(ras: RasView, observations: Observations) -> list[Fault]:
     if not ras.still or any(observations.state(rank) is not WaitState.UNKNOWN for rank in observations.activities):
         return []
     for group in ras.groups:
-        for op, table in group.launches.items():
+        for table in group.launches:
             counts = table.issued
-            if len({*counts.values(), *table.unnamed}) > 1 and len(group.members) == group.size:
+            if len({*counts.values(), *table.unnamed}) > 1 and len(table.members) == group.size:
                 ends = min(counts.values()), max(counts.values())
                 fewest, most = (tuple(rank for rank, count in counts.items() if count == end) for end in ends)
-                lag = Lag(table.witness, op, most, fewest, len(most), len(fewest), op=op, issued=counts)
-                alike = f"two reports alike, {lag_evidence(lag, group).text}"
-                said = f"{ranks_in_words(group.members)} do not get on: {alike}"
-                return [_by_counts(Kind.RANK_NOT_JOINED, lag, group, said)]
+                lag = Lag(table, None, table.op or "", most, fewest, len(most), len(fewest))
+                said = f"{ranks_in_words(table.members)} do not get on: two reports alike, {lag_evidence(lag).text}"
+                return [_by_counts(Kind.RANK_NOT_JOINED, lag, said)]
     return []
 
 
@@ -296,7 +262,7 @@ def _root_fault(
         victims=victims,
         certainty=how_sure(kind, of_counts(kind, culprits, agreed=agreed, observations=observations)),
         edges=leading,
-        group=first.group,
+        ref=first.group.ref,
         op=first.signature.op,
         sequence=first.sequence,
         remarks=(BLIND,) if ras.still else (BLIND, "RAS was asked only once: counts differ for a moment in any job"),

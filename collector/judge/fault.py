@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge, age_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from collector.align.groups.table import Witness
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, hear
-from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.align.roster import Roster
 from collector.judge.logs.vote import Opinion, Said, line_of, lines_of, told_by, voted, with_field, writers_of

@@ -16,9 +16,9 @@ The rank is named where mpirun, or torchelastic's table, tells it for a signal; 
 import re
 from collections.abc import Iterable
 
+from collector.align.groups.table import Witness
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
-from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, is_own_failure, remarks_on
 from collector.judge.logs.vote import Opinion, Said, line_of

@@ -6,9 +6,9 @@ it waited in vain is a consequence. Only a minority can be the reason for which 
 
 import re
 
+from collector.align.groups.table import Witness
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, is_last_word_of, is_wait
-from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.fault import kind_of
 from collector.judge.logs.vote import Opinion, line_of, with_field

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from collector.align.groups.table import Witness
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
-from collector.align.marks.table import Witness
 from collector.align.thresholds import KEEP_ALIVE_ATTEMPTS
 from collector.judge.logs.vote import Opinion, Said, line_of, lines_of, told_by, voted, with_field, writers_of
 from shared.answer.words import Cause, Kind

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from collector.align.marks.table import Witness
+from collector.align.groups.table import Witness
 from shared.answer.diagnosis import Evidence, GroupRef, Link, LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.packs import fitting, read_pack

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from collector.align.groups.lanes import NONE
-from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import _MUST_AGREE, Facts, facts_of
+from collector.align.groups.table import NONE, GroupView
 from collector.align.thresholds import is_majority
 from collector.judge.marks.sides import Sides, telling_difference
 from shared.formats.recorder.coalesced import is_end

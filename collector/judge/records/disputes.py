@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.judge.records.compare_sequences import Mismatch, Numbering, earliest_mismatch
 from collector.judge.records.unequal_sizes import unfit_exchange
 from collector.judge.tie_breakers.sibling_groups import settled_by_siblings

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import Support, how_sure, of_root

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.judge.marks.sides import sides_of
 from collector.judge.records.compare_sequences import Mismatch, signature_at
 from collector.judge.tie_breakers.usual_roots import with_usual_root

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from collector.align.groups.lanes import NONE
+from collector.align.groups.table import NONE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion

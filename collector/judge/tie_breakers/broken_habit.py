@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from collector.align.groups.lanes import Lane
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView, Lane
 from collector.align.observations import Observations
 from collector.align.thresholds import LEAST_EARLIER
 from shared.isolation import costs_itself

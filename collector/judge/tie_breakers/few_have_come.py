@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from collector.align.groups.device_queues import unfinished
-from collector.align.groups.process_groups import GroupView, role_of
+from collector.align.groups.process_groups import role_of
+from collector.align.groups.table import GroupView
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.thresholds import is_majority

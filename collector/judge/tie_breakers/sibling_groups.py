@@ -7,8 +7,9 @@ of a pipeline have groups of one role, too, and other programs.
 
 from dataclasses import replace
 
-from collector.align.groups.process_groups import GroupView, role_of
+from collector.align.groups.process_groups import role_of
 from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.groups.table import GroupView
 from collector.align.thresholds import COMPARED_BEFORE, LEAST_AGREEING, LEAST_EARLIER
 from collector.judge.records.compare_sequences import Mismatch
 from shared.isolation import costs_itself

@@ -11,8 +11,9 @@ the same, also where every step differs from the one before it, so that a rank's
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from collector.align.groups.process_groups import GroupView, role_of
+from collector.align.groups.process_groups import role_of
 from collector.align.groups.signature_rules import OTHER_SIDE
+from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.thresholds import LEAST_EARLIER

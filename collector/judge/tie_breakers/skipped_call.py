@@ -6,8 +6,8 @@ Operations alone show it only where neighbours differ; call sites, where they ar
 
 from dataclasses import dataclass
 
-from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.groups.table import GroupView
 from collector.align.stacks.user_frames import user_call
 from collector.align.thresholds import COMPARED_FROM_SHIFT, FARTHEST_SHIFT
 from shared.isolation import costs_itself

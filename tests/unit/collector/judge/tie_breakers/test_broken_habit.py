@@ -5,7 +5,7 @@ from array import array
 import pytest
 
 from collector.align.groups.lanes import Cutter
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion
 from collector.align.roster import Roster
