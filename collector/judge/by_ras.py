@@ -25,13 +25,14 @@ from collector.align.ras.communicators import RasGroup, RasView
 from collector.align.roster import Presence
 from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_majority
 from collector.align.wait_states import WaitState
-from collector.judge.certainty import Support, how_sure, of_counts, of_lost
-from collector.judge.fault import Accuser, Fault, first_edge, kind_of
+from collector.judge.certainty import Support, how_sure
+from collector.judge.fault import Accuser, Fault, first_edge, kind_of, shown_by_process
+from collector.judge.fault_rows import fault_by
 from collector.judge.marks.behind import edges_of, lag_in
 from collector.judge.ras_lag import BLIND, SHORT, lag_evidence, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
-from shared.answer.words import Cause, Kind
+from shared.answer.words import Kind
 from shared.isolation import costs_itself
 from shared.missing import Reason
 from shared.plural import either, ranks_with
@@ -97,7 +98,7 @@ def _lost(
         kind=kind,
         culprits=ranks,
         victims=victims,
-        certainty=how_sure(kind, of_lost(kind, ranks, observations, dead=dead)),
+        certainty=how_sure(kind, _of_lost(kind, ranks, observations, dead=dead)),
         named_by=_BY_RAS,
         evidence=tuple(_absence(rank, ras) for rank in ranks),
         said=_no_answer(ranks, victims, ras) if unseen else "",
@@ -138,28 +139,16 @@ def _mismatch_faults(lags: Sequence[tuple[RasGroup, Lag]], ras: RasView) -> list
 
 
 def _mismatch(odd: tuple[int, ...], lag: Lag, led: GroupView) -> Fault:
-    said = f"{ranks_in_words(odd)} launched {led.op} where {ranks_in_words(lag.waiting)} launched {lag.op}"
-    fault = _by_counts(Kind.COLLECTIVE_MISMATCH, lag, f"{said} in communicator {led.name[:SHORT]}")
-    evidence = (*fault.evidence, lag_evidence(replace(lag, table=led)))
-    return replace(fault, culprits=odd, victims=lag.waiting, cause=Cause.USER_CODE, evidence=evidence)
+    words = {"led": led.op, "lagged": lag.op, "name": led.name[:SHORT]}
+    return _by_counts("launched_another", odd, lag.waiting, words, lag, replace(lag, table=led))
 
 
-def _by_counts(kind: Kind, lag: Lag, said: str) -> Fault:
-    """What counts show of all members without naming one."""
-    return Fault(
-        kind=kind,
-        culprits=(),
-        victims=lag.table.members,
-        certainty=how_sure(kind, Support.COUNTS),
-        cause=Cause.UNKNOWN,
-        ref=lag.table.ref,
-        op=lag.op,
-        sequence=lag.first_lacking,
-        said=said,
-        named_by=_BY_RAS,
-        evidence=(lag_evidence(lag),),
-        remarks=(BLIND,),
-    )
+def _by_counts(
+    row: str, culprits: tuple[int, ...], victims: tuple[int, ...], words: dict[str, str | None], *lags: Lag
+) -> Fault:
+    first, shown = lags[0], tuple(map(lag_evidence, lags))
+    own = {"op": first.op, "sequence": first.first_lacking, "ref": first.table.ref}
+    return fault_by(row, culprits, victims, words | {"blind": BLIND}, evidence=shown, named_by=_BY_RAS, **own)
 
 
 def _lag_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -> list[Fault]:
@@ -195,8 +184,7 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
             lag = Lag(group.view, None, "", tuple(sorted(there)), gone, len(there), len(gone))
             remark = f"{has} left communicator {group.view.name[:SHORT]} or not created it, according to NCCL RAS"
             for fault in _root_faults(edges_of([lag]), ras, observations):
-                sure = how_sure(fault.kind, Support.COUNTS)
-                faults.append(replace(fault, op=None, certainty=sure, remarks=(remark, BLIND)))
+                faults.append(fault.resting_on(Support.COUNTS, op=None, remarks=(remark, BLIND)))
     return faults[:1]
 
 
@@ -211,8 +199,7 @@ def _uneven_faults(ras: RasView, observations: Observations) -> list[Fault]:
                 ends = min(counts.values()), max(counts.values())
                 fewest, most = (tuple(rank for rank, count in counts.items() if count == end) for end in ends)
                 lag = Lag(table, None, table.op or "", most, fewest, len(most), len(fewest))
-                said = f"{ranks_in_words(table.members)} do not get on: two reports alike, {lag_evidence(lag).text}"
-                return [_by_counts(Kind.RANK_NOT_JOINED, lag, said)]
+                return [_by_counts("uneven_counts", (), table.members, {"told": lag_evidence(lag).text}, lag)]
     return []
 
 
@@ -260,7 +247,7 @@ def _root_fault(
         kind=kind,
         culprits=culprits,
         victims=victims,
-        certainty=how_sure(kind, of_counts(kind, culprits, agreed=agreed, observations=observations)),
+        certainty=how_sure(kind, _of_counts(kind, culprits, agreed=agreed, observations=observations)),
         edges=leading,
         ref=first.group.ref,
         op=first.signature.op,
@@ -274,3 +261,19 @@ def _waiters(observations: Observations, *, without: Sequence[int]) -> tuple[int
     left = [view.rank for view in observations.roster.present() if view.rank not in without]
     seen = [rank for rank in left if observations.state(rank) is not WaitState.UNKNOWN]
     return tuple(sorted(rank for rank in seen if observations.may_wait(rank)) if seen else left)
+
+
+def _of_counts(kind: Kind, culprits: tuple[int, ...], *, agreed: bool, observations: Observations) -> Support:
+    """Return what shows it beside counts of NCCL RAS; `agreed`: two reports, and the stacks, say the same."""
+    if shown_by_process(kind, culprits, observations):
+        return Support.PROCESS
+    return Support.COUNTS_AND_STACKS if agreed else Support.COUNTS
+
+
+def _of_lost(kind: Kind, ranks: Sequence[int], observations: Observations, *, dead: bool) -> Support:
+    """Return what shows that others wait for processes which do not answer NCCL RAS; `dead`: it has given them up."""
+    if shown_by_process(kind, ranks, observations):
+        return Support.PROCESS
+    views = [observations.roster.ranks[rank] for rank in ranks]
+    twice = all(view.presence is Presence.UNREACHABLE for view in views) or (dead and all(view.gone for view in views))
+    return Support.ABSENCE if twice else Support.SILENCE

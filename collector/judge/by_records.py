@@ -5,9 +5,9 @@ graph, and an operation that everybody has joined and nobody leaves.
 """
 
 from collector.align.observations import Observations
-from collector.judge.certainty import blames_somebody, how_sure, of_mismatch
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, kind_of
-from collector.judge.records.compare_sequences import Mismatch, signature_at
+from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.records.deadlock import circle_fault
 from collector.judge.records.disputes import disputes_of
 from collector.judge.records.first_use import unless_first_use
@@ -54,7 +54,7 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     cycles = [cycle for cycle in graph.cycles() if not held & set(cycle)]
     circles = [(cycle, circle_fault(cycle, graph, observations, programs)) for cycle in cycles]
     # A circle of waits that blames somebody holds by itself, whatever those without a dump may do.
-    faults += [fault for cycle, fault in circles if blames_somebody(fault) or not behind & set(cycle)]
+    faults += [fault for cycle, fault in circles if fault.blames_somebody or not behind & set(cycle)]
     faults.sort(key=lambda fault: bool(fault.culprits) and all(_only_undumped(r, observations) for r in fault.culprits))
     # 7. All issued, none completed.
     return faults or open_faults(observations, programs) or stuck_faults(graph, observations, programs)
@@ -72,12 +72,12 @@ def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, observations: Observat
         kind=Kind.COLLECTIVE_MISMATCH,
         culprits=mismatch.culprits,
         victims=tuple(sorted(victims)),
-        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, of_mismatch(mismatch)),
+        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, _support(mismatch)),
         cause=Cause.USER_CODE,
         edges=tuple(edge for edge in observations.edges if edge.group is mismatch.group),
         mismatch=mismatch,
         group=mismatch.group,
-        op=signature_at(mismatch.group, observations.traces, mismatch.sides[0][0][0], mismatch.sequence).op,
+        op=mismatch.group.parts_at(mismatch.sides[0][0][0], mismatch.sequence)[-1].op,
         sequence=mismatch.sequence,
         remarks=mismatch.remarks,
     )
@@ -90,3 +90,11 @@ def conflicts_of_records(observations: Observations) -> tuple[Conflict, ...]:
     return tuple(
         Conflict(sources=("recorder", "recorder"), text=f"rank {rank}: {text}") for rank, text in told[:_MOST_CONFLICTS]
     )
+
+
+def _support(mismatch: Mismatch) -> Support:
+    """Return what shows that the calls differ, and who of those that disagree is wrong, where that is told.
+
+    Where no side has a majority nobody is blamed, and that they differ is on record all the same.
+    """
+    return Support.RECORD if mismatch.certain or not mismatch.culprits else Support.PART_OF_RECORD

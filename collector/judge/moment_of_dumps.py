@@ -29,7 +29,7 @@ from collector.align.thresholds import (
     LEAST_APART_SECONDS,
     SECOND_DUMP_SECONDS,
 )
-from collector.judge.certainty import Support, blames_somebody, how_sure, unproven
+from collector.judge.certainty import Support, unproven
 from collector.judge.fault import NEVER_PASSES, Fault
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import waiting_in
@@ -69,16 +69,15 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
     return Interpretation(Verdict.CANNOT_TELL, reason)  # 4
 
 
-@costs_itself(lambda fault, observations: replace(fault, certainty=how_sure(fault.kind, Support.PART_FAILED)))
+@costs_itself(lambda fault, observations: fault.resting_on(Support.PART_FAILED))
 def lasting_by_files(fault: Fault, observations: Observations) -> Fault:
     """Return how sure it is where nothing but the times of two equal sets tells that it lasts."""
     if observations.roster.live or _cannot_pass(fault) or not _asked_for(fault, observations):
         return fault
-    sure = unproven(fault.certainty, Support.FILE_TIMES)
     stacks = any(each.frames for each in observations.seen(fault.culprits))
-    if fault.kind is Kind.RANK_NOT_JOINED and blames_somebody(fault) and not stacks:
-        sure = how_sure(fault.kind, Support.ELIMINATION)
-    return replace(fault, certainty=sure)
+    if fault.kind is Kind.RANK_NOT_JOINED and fault.blames_somebody and not stacks:
+        return fault.resting_on(Support.ELIMINATION)
+    return replace(fault, certainty=unproven(fault.certainty, Support.FILE_TIMES))
 
 
 def _needed(observations: Observations) -> float:

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.roster import Presence
-from collector.judge.certainty import blames_somebody
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
 from collector.judge.logs.own_failures import first_failure
@@ -46,9 +45,9 @@ def beside_the_seen(faults: Sequence[Fault], observations: Observations) -> list
     """Put what is proven before what silence suggests, and make a remark of silence beside a culprit that is seen."""
     silent = [fault for fault in faults if fault.kind is Kind.RANK_UNREACHABLE]
     seen = [fault for fault in faults if fault.kind is not Kind.RANK_UNREACHABLE]
-    if not silent or not any(map(blames_somebody, seen)):
+    if not silent or not any(fault.blames_somebody for fault in seen):
         return list(faults)
-    seen.sort(key=lambda fault: not blames_somebody(fault))
+    seen.sort(key=lambda fault: not fault.blames_somebody)
     named = [bool(with_descriptors(fault, observations).named_by) for fault in silent]
     remarks = [_remark(fault, observations) for fault, more in zip(silent, named, strict=True) if not more]
     first = replace(seen[0], remarks=(*seen[0].remarks, *remarks))

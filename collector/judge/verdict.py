@@ -61,7 +61,7 @@ from collector.judge.by_ras import faults_by_ras
 from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
-from collector.judge.certainty import Support, less_sure, tempered
+from collector.judge.certainty import Support, less_sure
 from collector.judge.ended_first import how_they_ended
 from collector.judge.ended_job import ended_job
 from collector.judge.fault import Fault
@@ -84,6 +84,7 @@ from collector.judge.slow.loops import all_in_loops
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.stated.table import stated
+from collector.judge.tempered import tempered
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Diagnosis, Gap
 from shared.answer.words import Verdict
@@ -320,7 +321,7 @@ def _nothing_shown(observations: Observations) -> str:
         return _held_by_unknown(unknown, observations)
     if any(map(unfinished, observations.traces.values())):
         return "operations were in flight, and what is left of the records does not show who waits for whom"
-    over = settled_disputes_of(observations.groups, observations.traces)
+    over = settled_disputes_of(observations.groups)
     told = f"; {settled_in_words(over[0])}" if over else ""
     return f"nothing was in flight when the dumps were taken{told}"
 

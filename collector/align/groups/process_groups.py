@@ -190,7 +190,7 @@ def _view(
             positions = [at for at in cutter.pending_p2p if trace.group[at] in indices]
             p2p.extend(_pending_p2p(rank, trace, positions, by_index, known))
     members = tuple(sorted(rank for rank in order if rank in known))
-    return GroupView(name[0], name[1], members, order, inferred, lanes, tuple(p2p))
+    return GroupView(*name, members, order, inferred, lanes, traces, tuple(p2p))
 
 
 def _pending_p2p(

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from collector.align.groups.signature_rules import Facts, facts_of
 from shared.answer.diagnosis import GroupRef
 from shared.rank_sets import fold
 from shared.wire.log_events import LogEvent
-from shared.wire.trace import Record
+from shared.wire.trace import Record, Signature, Trace
 
 NONE = -1
 """In the place of a sequence: none was issued, or none completed."""
@@ -115,6 +116,8 @@ class GroupView:
     inferred: bool = False
     lanes: Mapping[int, Lane] = field(default_factory=dict)
     """By global rank; by place in the group where `places` is set."""
+    traces: Mapping[int, Trace] = field(default_factory=dict, repr=False, compare=False)
+    """The columns in which the rows of lanes are."""
     p2p: tuple[PendingP2P, ...] = ()
     others: tuple[int, ...] = ()
     """Ranks of the job that may be members, too, where these are inferred from who was seen in it."""
@@ -201,6 +204,15 @@ class GroupView:
     def waiting(self) -> dict[int, int]:
         """By rank, the sequence of the operation that it waits in."""
         return {rank: lane.pending[0] for rank, lane in self.lanes.items() if lane.pending}
+
+    def parts_at(self, rank: int, sequence: int) -> tuple[Signature, ...]:
+        """What the record of `rank` holds at `sequence`: several of a batch, the entry that ends it last."""
+        trace = self.traces[rank]
+        return tuple(trace.signatures[trace.signature[at]] for at in self.lanes[rank].at(sequence))
+
+    def facts_at(self, rank: int, sequence: int) -> tuple[Facts, ...]:
+        """What of that must agree; empty where it is no member, or nothing is held."""
+        return tuple(map(facts_of, self.parts_at(rank, sequence))) if rank in self.lanes else ()
 
     @property
     def is_pair(self) -> bool:

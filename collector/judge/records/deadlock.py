@@ -1,11 +1,12 @@
 """Step 6: a circle of waits as a fault, with the walk around it and the ranks that broke the usual order."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
-from collector.judge.certainty import Support, how_sure, of_circle
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, first_edge, waited_in
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
@@ -34,18 +35,17 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
         if not named[0] and (lone := [edge for edge in inside if edge.is_p2p and not edge.queued]):
             kind, about, named = Kind.P2P_UNMATCHED, lone[0], ((), (_without_counterpart(lone[0], inside),))
     culprits, remarks = named
-    support = Support.HABIT if kind is Kind.P2P_UNMATCHED and culprits else of_circle(culprits, inside)
-    fault = Fault(
+    support = Support.HABIT if kind is Kind.P2P_UNMATCHED and culprits else _support(culprits, inside)
+    return Fault(
         kind=kind,
         culprits=culprits,
         victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
         certainty=how_sure(kind, support),
         cause=Cause.USER_CODE,
-        edges=inside,
         cycle=_ring(cycle, inside),
         remarks=remarks,
+        **waited_in(inside, about),
     )
-    return waited_in(fault, about)
 
 
 _Named = tuple[tuple[int, ...], tuple[str, ...]]
@@ -102,3 +102,10 @@ def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
         at = next((rank for rank in onward if rank not in walk), onward[0])
     ring = list(walk)
     return tuple(walk[rank] for rank in ring[ring.index(at) :])
+
+
+def _support(culprits: Sequence[int], edges: Sequence[Edge]) -> Support:
+    """Return what shows who broke the order in a circle of waits: the order of queues may be inferred."""
+    if not culprits:
+        return Support.TIE
+    return Support.PART_OF_RECORD if any(edge.queued for edge in edges) else Support.RECORD

@@ -5,11 +5,9 @@ for the first time and then came to what they wait in, ranks that are short of i
 who waits there for the other looks just like the one who never came. Stacks would tell them apart.
 """
 
-from dataclasses import replace
-
 from collector.align.observations import Observations
 from collector.align.stacks.activity import NOT_SEEN
-from collector.judge.certainty import Support, how_sure
+from collector.judge.certainty import Support
 from collector.judge.fault import Fault
 from shared.rank_sets import ranks_in_words, unfold
 from shared.wire.trace import Group
@@ -32,8 +30,7 @@ def unless_first_use(fault: Fault, observations: Observations) -> Fault:
         f"{ranks_in_words(fault.culprits)} may wait for another in such a first use, which no record shows before it "
         "is over"
     )
-    sure = how_sure(fault.kind, Support.TIE)
-    return replace(fault, culprits=(), certainty=sure, remarks=(*fault.remarks, remark))
+    return fault.resting_on(Support.TIE, culprits=(), remarks=(*fault.remarks, remark))
 
 
 def _first_used(rank: int, before_ns: int, observations: Observations) -> Group | None:

@@ -4,13 +4,13 @@ No record differs, so nobody is blamed, unless a rank came there by a way of its
 """
 
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Sequence
 
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.roster import HELD
-from collector.judge.certainty import Support, convicting, how_sure, of_stuck
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, kind_of
 from collector.judge.records.compare_sequences import is_compared
 from collector.judge.records.wait_graph import WaitGraph
@@ -40,7 +40,7 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         kind=Kind.STUCK_TOGETHER,
         culprits=(),
         victims=tuple(sorted(victims | graph.victims_of(victims))),
-        certainty=how_sure(Kind.STUCK_TOGETHER, of_stuck(edges, open_world=_is_open_world(edges[0], observations))),
+        certainty=how_sure(Kind.STUCK_TOGETHER, _support(edges, open_world=_is_open_world(edges[0], observations))),
         cause=Cause.UNKNOWN,
         edges=tuple(edges),
         group=edges[0].group,
@@ -58,7 +58,7 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         return [_held_inside(held, together, observations)]
     strays = () if edges[0].is_p2p or observations.overwritten(waiters) else programs.strays(waiters)
     if strays:  # to the others, the call that one of them has come to by a way of its own is another one
-        return [convicting(together, [stray.rank for stray in strays], Support.HABIT, *map(str, strays))]
+        return [together.convicting([stray.rank for stray in strays], Support.HABIT, *map(str, strays))]
     return [together]
 
 
@@ -66,8 +66,8 @@ def _held_inside(held: tuple[int, ...], together: Fault, observations: Observati
     """What all have issued waits for those of them that are stopped, or frozen with their cgroup, inside of it."""
     kind = kind_of(held[0], observations)
     others = tuple(rank for rank in together.victims if rank not in held)
-    sure = how_sure(kind, Support.PROCESS)
-    return replace(together, kind=kind, culprits=held, victims=others, certainty=sure, cause=Cause.SIGNAL, remarks=())
+    own = {"culprits": held, "victims": others, "cause": Cause.SIGNAL, "remarks": ()}
+    return together.resting_on(Support.PROCESS, kind=kind, **own)
 
 
 def left_behind(edge: Edge) -> bool:
@@ -118,3 +118,11 @@ def _no_divergence(op: str, *, counted: bool) -> str:
 def _is_open_world(edge: Edge, observations: Observations) -> bool:
     """Dumps that name no members do not show that the rank above the highest seen has left none."""
     return edge.group.inferred and observations.roster.world_size is None
+
+
+def _support(edges: Sequence[Edge], *, open_world: bool) -> Support:
+    """Return what shows that nobody is missing where all wait; `open_world`: nothing tells the world size."""
+    if open_world:
+        return Support.ELIMINATION
+    complete = len(edges) == len(edges[0].group.members) or edges[0].is_p2p
+    return Support.RECORD if complete else Support.PART_OF_RECORD

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 from collector.align.node_facts import breaks_device, gpu_trouble
 from collector.align.observations import Observations
 from collector.align.stacks.activity import place
-from collector.judge.certainty import is_suspicion
 from collector.judge.fault import Fault
 from collector.judge.report.advice_rows import AdviceRow, advice_row
 from collector.judge.report.case import Case
@@ -32,7 +31,7 @@ class ActCase(Case):
 
     @property
     def sure(self) -> bool:
-        return not is_suspicion(self.fault)
+        return not self.fault.certainty.is_suspicion
 
     @property
     def freeing(self) -> tuple[NextStep, ...]:

@@ -20,7 +20,7 @@ from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.align.thresholds import HELD_UP_GAPS, HELD_UP_SECONDS, TIMEOUT_NEAR
 from collector.align.work.values import Work
 from collector.align.work.work import works_of_children
-from collector.judge.certainty import Support, how_sure
+from collector.judge.certainty import Support
 from collector.judge.fault import Fault
 from shared.answer.diagnosis import WorkEvidence
 from shared.answer.words import Kind, WorkMeans
@@ -188,4 +188,4 @@ def fair_to_workers(fault: Fault, observations: Observations) -> Fault:
     still = tuple(rank for rank in fault.culprits if rank not in works)
     if still:
         return replace(fault, culprits=still, remarks=remarks)
-    return replace(fault, certainty=how_sure(fault.kind, Support.AT_WORK), remarks=remarks)
+    return fault.resting_on(Support.AT_WORK, remarks=remarks)

@@ -4,13 +4,11 @@
 2. Who waits has posted one more than others in groups of the same role, and who is waited for not one less.
 """
 
-from dataclasses import replace
-
 from collector.align.groups.device_queues import unfinished
 from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
-from collector.judge.certainty import Support, how_sure
+from collector.judge.certainty import Support
 from collector.judge.fault import TELLING, Fault
 from shared.rank_sets import ranks_in_words
 
@@ -26,9 +24,8 @@ def undecided_pair(fault: Fault, observations: Observations) -> Fault:
         f"rank {edge.waiter} waits in {edge.signature.op} for {ranks_in_words(edge.holders)}: one of them posted one "
         "too many, or the other one too few"
     )
-    sure = how_sure(fault.kind, Support.TIE)
     victims = tuple(sorted({*fault.victims, *fault.culprits}))
-    return replace(fault, culprits=(), victims=victims, certainty=sure, remarks=(remark, *fault.remarks))
+    return fault.resting_on(Support.TIE, culprits=(), victims=victims, remarks=(remark, *fault.remarks))
 
 
 def _are_alone(edge: Edge, observations: Observations) -> bool:
