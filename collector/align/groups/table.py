@@ -7,6 +7,7 @@ ranks' traces, and a lane says where. Who is behind is asked of all of them alik
 """
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -143,6 +144,11 @@ class GroupView:
     def ref(self) -> GroupRef:
         return GroupRef(name=self.name, description=self.description, ranks=fold(self.members))
 
+    @property
+    def label(self) -> str:
+        """What to call it: by its description, where it has one."""
+        return self.description or self.name
+
     def ref_of(self, ranks: Iterable[int]) -> GroupRef:
         """The group for the answer, with those of its members that are meant."""
         return GroupRef(name=self.name, description=self.description, ranks=fold(() if self.places else ranks))
@@ -213,6 +219,14 @@ class GroupView:
     def facts_at(self, rank: int, sequence: int) -> tuple[Facts, ...]:
         """What of that must agree; empty where it is no member, or nothing is held."""
         return tuple(map(facts_of, self.parts_at(rank, sequence))) if rank in self.lanes else ()
+
+    def standing(self, ranks: Iterable[int]) -> dict[str, str]:
+        """Who of some ranks stands where, folded, by the number as the witness writes it."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for rank in ranks:
+            last = self.issued.get(rank)
+            found["unknown" if last is None else "none" if last == NONE else self.written(last)].append(rank)
+        return {mark: fold(each) for mark, each in sorted(found.items())}
 
     @property
     def is_pair(self) -> bool:

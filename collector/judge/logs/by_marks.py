@@ -8,7 +8,6 @@
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -193,17 +192,13 @@ def _sequences(lag: Lag) -> Iterable[Evidence]:
     if lag.reporter or lag.number is None:
         return
     ranks, table = (*lag.waiting, *lag.behind), lag.table
-    written = {rank: table.written(last) for rank, last in table.issued.items()}
-    told = "; ".join(f"rank {rank} at {written[rank]}" for rank in lag.behind[:_MOST_LINES])
-    marks: dict[str, list[int]] = defaultdict(list)
-    for rank in ranks:
-        marks[written.get(rank, "unknown")].append(rank)
+    told = "; ".join(f"rank {rank} at {table.written(table.issued[rank])}" for rank in lag.behind[:_MOST_LINES])
     yield SequenceEvidence(
         ranks=fold(ranks),
         text=f"{ranks_in_words(lag.waiting)} {_VERBS[table.witness]} {lag.what}; last operation issued: {told}",
         group=table.ref_of(ranks),
         sequence=lag.number,
-        issued={mark: fold(each) for mark, each in sorted(marks.items())},
+        issued=table.standing(ranks),
         waiting=fold(lag.waiting),
         absent=fold(lag.behind),
     )

@@ -27,7 +27,7 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
     about = first_edge(inside)
     named: _Named
     if left_out is not None and left_out.edge is not None:
-        kind, about, named = Kind.P2P_UNMATCHED, left_out.edge, ((left_out.rank,), (str(left_out),))
+        kind, about, named = Kind.P2P_UNMATCHED, left_out.edge, ((left_out.rank,), (left_out.evidence,))
     elif all(edge.is_p2p for edge in inside):
         kind, named = Kind.P2P_DEADLOCK, _partners(cycle, inside, observations)
     else:
@@ -75,7 +75,7 @@ def _without_counterpart(edge: Edge, inside: tuple[Edge, ...]) -> str:
     """What is on record where a rank has gone on without its side of a send or receive: left out, or still to come."""
     peer, other = edge.holders[0], OTHER_SIDE.get(edge.signature.op, "counterpart")
     ahead = first_edge(each for each in inside if each.waiter == peer)
-    named = "" if ahead is None else ahead.group.ref.description or ahead.group.name
+    named = "" if ahead is None else ahead.group.label
     now = "" if ahead is None else f" and waits in {ahead.signature.op} of group {named}"
     return (
         f"rank {edge.waiter} waits in {edge.signature.op} for rank {peer}, which has not posted the {other}{now}: "

@@ -52,7 +52,7 @@ def _is_alone(edge: Edge) -> bool:
 def _unclear(edges: list[Edge], waiters: set[int]) -> Fault:
     together: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
     for edge in edges:
-        together[edge.signature.op, edge.group.ref.description or edge.group.name, edge.sequence].append(edge.waiter)
+        together[edge.signature.op, edge.group.label, edge.sequence].append(edge.waiter)
     told = [
         f"{ranks_with(ranks, 'waits', 'wait')} in {op} #{sequence} of group {group}"
         for (op, group, sequence), ranks in list(together.items())[:_MOST_TOLD]

@@ -191,7 +191,11 @@ def _unmatched_fault(
         return fault_by("unread", (), victims - {*unread}, words, **own)
     ops = {observations.activities[rank].op for rank in hidden}
     op = ops.pop() if len(ops) == 1 else None
-    words = {"hidden": hidden, "habit": str(habit), **({"unread": unread} if unread else {})}
+    words = {
+        "hidden": hidden,
+        "habit": "" if habit is None else habit.evidence,
+        **({"unread": unread} if unread else {}),
+    }
     return fault_by("unmatched", culprits, victims.union(hidden) - {*culprits}, words, op=op, edges=own["edges"])
 
 

@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.stacks.activity import place
 from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
+from collector.judge.fault_rows import ROWS
 from collector.judge.report.restarts import restart_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
-from shared.plural import counted, either
+from shared.packs import fitting
+from shared.plural import counted, either, in_sentence
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Holder
 
@@ -44,6 +46,17 @@ class Interpretation:
     """Processes outside the job that `waited_for` wait to hear from, by rank."""
     second_dump_after: int | None = None
     """Seconds after which a second dump of each rank would tell; None: that is not what is lacking."""
+
+
+def reason(why: str, words: Mapping[str, object] | None = None) -> str:
+    """Say why there is no verdict, by the row of that name in `faults.toml`."""
+    known = {"why": why, **(words or {})}
+    return in_sentence(fitting(ROWS["reason"], known)["said"], known)
+
+
+def cannot_tell(why: str, words: Mapping[str, object] | None = None, **own: Any) -> Interpretation:
+    """Return that nothing can be told, for such a reason."""
+    return Interpretation(Verdict.CANNOT_TELL, reason(why, words), **own)
 
 
 _PHASES = {

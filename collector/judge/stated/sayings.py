@@ -96,8 +96,7 @@ def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> It
     for rank, event in _of_tables((*spoken.all(), *spoken.voices)):
         yield from _of_line(_in_world(event, observations.roster.world_size) if rank is None else rank, event)
     for edge in observations.edges:
-        name = edge.group.ref.description or edge.group.name
-        yield Saying(edge.waiter, Stated.WAITS, RECORDS, edge.signature.op, name, edge.sequence)
+        yield Saying(edge.waiter, Stated.WAITS, RECORDS, edge.signature.op, edge.group.label, edge.sequence)
     for rank, seen in observations.activities.items():
         yield from _of_stack(rank, seen)
     for stray in find_strays(snapshots, observations.roster).processes:

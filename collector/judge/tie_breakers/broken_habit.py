@@ -4,17 +4,18 @@ Gloo gives them numbers, and leaves these out in the records of its collectives.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 from collector.align.groups.table import GroupView, Lane
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.thresholds import LEAST_EARLIER
 from shared.isolation import costs_itself
 from shared.wire.trace import Trace
 
-_COUNTS_UNRECORDED = "gloo"
+COUNTS_UNRECORDED = "gloo"
+"""The backend that numbers sends and receives, and does not record them."""
 
 
 class Habit(NamedTuple):
@@ -31,32 +32,30 @@ def habit_of(counts: Sequence[int]) -> Habit | None:
     return Habit(earlier[0], now, len(earlier)) if len(earlier) >= LEAST_EARLIER and len(set(earlier)) == 1 else None
 
 
-@dataclass(frozen=True)
-class BrokenHabit:
-    """One rank that issued fewer unrecorded operations than in each of the steps before."""
+class Short(NamedTuple):
+    """A rank that sent or received less than was usual."""
 
     rank: int
-    habit: Habit
-
-    def __str__(self) -> str:
-        """The evidence in one sentence, for a remark."""
-        usual, now, steps = self.habit
-        return (
-            f"sends and receives by Gloo's count: rank {self.rank} issued {now} before its last operation, and "
-            f"{usual} before each of the {steps} like it"
-        )
+    evidence: str
+    """In one sentence, for a remark."""
+    edge: Edge | None = None
+    """By which another rank waits for the counterpart; None where no recorder holds it."""
 
 
 @costs_itself(lambda observations: None)
-def broken_habit(observations: Observations) -> BrokenHabit | None:
+def broken_habit(observations: Observations) -> Short | None:
     """Return the one rank that did less than it always did; None where none did, or several."""
     found = [
-        BrokenHabit(rank, habit)
+        (rank, habit)
         for group in observations.groups
         for rank in group.lanes
         if (habit := _habit_on(group, rank, observations)) is not None and habit.now < habit.usual
     ]
-    return found[0] if len({habit.rank for habit in found}) == 1 else None
+    if len({rank for rank, _ in found}) != 1:
+        return None
+    rank, (usual, now, steps) = found[0]
+    counts = f"rank {rank} issued {now} before its last operation, and {usual} before each of the {steps} like it"
+    return Short(rank, f"sends and receives by Gloo's count: {counts}")
 
 
 def may_owe(rank: int, group: GroupView, observations: Observations) -> bool:
@@ -67,7 +66,7 @@ def may_owe(rank: int, group: GroupView, observations: Observations) -> bool:
 
 def is_of_gloo(rank: int, observations: Observations) -> bool:
     """Does its record leave out all sends and receives?"""
-    return {signature.backend for signature in observations.traces[rank].signatures} == {_COUNTS_UNRECORDED}
+    return {signature.backend for signature in observations.traces[rank].signatures} == {COUNTS_UNRECORDED}
 
 
 def passes_unrecorded(group: GroupView, observations: Observations) -> bool:
@@ -78,7 +77,7 @@ def passes_unrecorded(group: GroupView, observations: Observations) -> bool:
 
 def _left_out(lane: Lane, trace: Trace) -> Iterable[int]:
     """How many numbers are left out before each of Gloo's operations but the first."""
-    ours = [at for at in lane.positions if trace.signatures[trace.signature[at]].backend == _COUNTS_UNRECORDED]
+    ours = [at for at in lane.positions if trace.signatures[trace.signature[at]].backend == COUNTS_UNRECORDED]
     return (trace.op_id[after] - trace.op_id[before] - 1 for before, after in pairwise(ours) if lane.is_gapless)
 
 
@@ -87,7 +86,7 @@ def _habit_on(group: GroupView, rank: int, observations: Observations) -> Habit 
     lane, trace = group.lanes.get(rank), observations.traces.get(rank)
     if lane is None or trace is None or not lane.pending or lane.pending[-1] != lane.issued or not lane.is_gapless:
         return None
-    if len(lane.positions) < 2 or trace.signatures[trace.signature[lane.positions[-1]]].backend != _COUNTS_UNRECORDED:
+    if len(lane.positions) < 2 or trace.signatures[trace.signature[lane.positions[-1]]].backend != COUNTS_UNRECORDED:
         return None
     gaps: dict[tuple[int, int], list[int]] = {}
     for before, after in zip(lane.positions, lane.positions[1:], strict=False):

@@ -29,7 +29,7 @@ from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Accuser, Fault, first_edge, kind_of, shown_by_process
 from collector.judge.fault_rows import fault_by
 from collector.judge.marks.behind import edges_of, lag_in
-from collector.judge.ras_lag import BLIND, SHORT, lag_evidence, lags_of
+from collector.judge.ras.lags import BLIND, SHORT, lag_evidence, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
 from shared.answer.words import Kind
