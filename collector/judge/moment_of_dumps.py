@@ -31,12 +31,10 @@ from collector.align.thresholds import (
 )
 from collector.judge.certainty import Support, unproven
 from collector.judge.fault import NEVER_PASSES, Fault
-from collector.judge.report.headline import Interpretation
+from collector.judge.report.headline import Interpretation, cannot_tell, reason
 from collector.judge.report.summaries import waiting_in
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
-from shared.plural import ranks_with
-from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Trace
 
 
@@ -52,21 +50,17 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
         return None
     waits = (_written_after(observations.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
     waited = max((each for each in waits if each is not None), default=None)
-    since = "" if waited is None else f", and no rank had waited for {waited:.2f} s when the last was written"
     moved = observations.motion.between_files
     asked_for = _asked_for(fault, observations)
     if moved and (fault.edges or asked_for) and (asked_for or waited is None or waited < _needed(observations)):  # 3
-        who = ranks_in_words(sorted(moved))
+        words = {"moved": moved} | ({} if waited is None else {"waited": waited})
         again = _seconds_apart(observations) if asked_for else None
-        return Interpretation(
-            Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}", second_dump_after=again
-        )
+        return cannot_tell("moved_between_dumps", words, second_dump_after=again)
     if asked_for:  # 2
         return _doubt_of_one_look(fault, observations)
     if not fault.edges or waited is None or waited >= _needed(observations):
         return None
-    reason = f"when the dumps were written, no rank had waited for longer than {waited:.2f} s, as in any job that runs"
-    return Interpretation(Verdict.CANNOT_TELL, reason)  # 4
+    return cannot_tell("young_dumps", {"waited": waited})  # 4
 
 
 @costs_itself(lambda fault, observations: fault.resting_on(Support.PART_FAILED))
@@ -111,14 +105,9 @@ def _doubt_of_one_look(fault: Fault, observations: Observations) -> Interpretati
     still = _stood_still({*fault.culprits, *fault.victims}, observations)
     if still is not None and still >= max(observations.motion.needed(busy=False), LEAST_APART_SECONDS):
         return None
-    why = "one dump of each rank does not show for how long, and a running job looks the same"
-    if any(len(view.looks) > 1 for view in observations.roster.present()):
-        why = "no times show that it stood still between the dumps: two may be one and its copy"
-    if still is not None:
-        why = f"they are not known to have stood still for longer than {still:.2f} s, as in any job that runs"
-    return Interpretation(
-        Verdict.CANNOT_TELL, f"{waiting_in(fault)}, but {why}", second_dump_after=_seconds_apart(observations)
-    )
+    words: dict[str, object] = {"waits": waiting_in(fault)} | ({} if still is None else {"still": still})
+    again = {"twice": ""} if any(len(view.looks) > 1 for view in observations.roster.present()) else {}
+    return cannot_tell("one_look", words | again, second_dump_after=_seconds_apart(observations))
 
 
 def _stood_still(ranks: Collection[int], observations: Observations) -> float | None:
@@ -154,11 +143,7 @@ def _prepared_for_all(fault: Fault, observations: Observations) -> str:
     if any(each is None or not prepares_data(each.frames) for each in seen):
         return ""
     at = next((f" at {place(each.user)}" for each in seen if each is not None and each.user is not None), "")
-    who, others = ranks_with(fault.culprits, "is", "are"), ranks_with(fault.victims, "waits", "wait")
-    return (
-        f"{who} preparing a data set{at}, and {others} for that, as in many a job that starts: a second look shows "
-        "whether it goes on"
-    )
+    return reason("prepared", {"ranks": fault.culprits, "victims": fault.victims, "at": at})
 
 
 def _written_after(view: RankView, created_ns: int) -> float | None:

@@ -23,6 +23,7 @@ from collector.align.thresholds import (
     NEARLY_ALL,
 )
 from collector.judge.fault import Accuser, Fault
+from collector.judge.report.sentences import say
 from shared.answer.diagnosis import FdEvidence, Link, LinkEnd
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
@@ -138,15 +139,9 @@ def _is_stuck(socket: Socket) -> bool:
 
 def _connection_in_words(view: RankView, socket: Socket, owner: str) -> str:
     to = f"{'the store at ' if socket.to_store else ''}{socket.remote}{owner}"
-    if socket.state == "SYN_SENT":
-        again = f", retried {socket.retransmits} times" if socket.retransmits else ""
-        return f"rank {view.rank} is trying to connect to {to}, which does not answer (SYN_SENT{again})"
-    if socket.state == "CLOSE_WAIT":
-        return f"{to} has closed its connection with rank {view.rank}, which still holds it (CLOSE_WAIT)"
-    return (
-        f"{to} has acknowledged none of the {socket.unsent_bytes} bytes that rank {view.rank} has sent "
-        f"{socket.retransmits + 1} times"
-    )
+    words = {"rank": view.rank, "to": to, "state": socket.state, "unsent": socket.unsent_bytes}
+    words |= {"times": socket.retransmits, "sent": socket.retransmits + 1}
+    return say("connection", words | ({"again": ""} if socket.retransmits else {}))
 
 
 def _owner(socket: Socket, observations: Observations) -> RankView | None:

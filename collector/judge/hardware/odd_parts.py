@@ -25,10 +25,10 @@ from collector.align.thresholds import (
     USED_GPU_PERCENT,
 )
 from collector.judge.fault import Fault
+from collector.judge.report.sentences import say
 from collector.judge.report.summaries import summary_of
 from shared.answer.diagnosis import Evidence, GpuEvidence, Link, LinkEnd, PortEvidence
 from shared.answer.words import Cause
-from shared.plural import either
 from shared.rank_sets import fold, ranks_in_words
 from shared.wire.devices import Gpu, Port
 
@@ -87,22 +87,11 @@ def _with_odd(fault: Fault, odd: _Odd, observations: Observations) -> Fault:
 def _doing(fault: Fault, gpus: Mapping[int, Sequence[Gpu]], facts: Mapping[str, NodeFacts]) -> str:
     moving = [f"{port.name} of {host}" for host, node in facts.items() for port in node.ports if _moves(port)]
     linked = sorted(rank for rank, mine in gpus.items() if any(gpu.nvlink_moves for gpu in mine))
-    if moving or linked:
-        where = [*moving[:_MOST_PORTS], *([f"the NVLinks of {ranks_in_words(linked)}"] if linked else [])]
-        return f"data still moves over {', '.join(where)}: the ranks may be slow rather than stuck"
-    if not gpus or len(gpus) < len(fault.victims):
-        return ""
-    if all(map(spin, gpus.values())):
-        return (
-            f"{either(gpus, 'the GPU spins', 'all GPUs spin')} in a kernel, at a fraction of the power that computing "
-            "takes: the operation was launched and waits for data"
-        )
-    if all(map(_is_idle, gpus.values())):
-        return (
-            f"{either(gpus, 'the GPU has', 'all GPUs have')} nothing to do: the operation was never launched on the "
-            "devices, or has ended there"
-        )
-    return ""
+    where = [*moving[:_MOST_PORTS], *([f"the NVLinks of {ranks_in_words(linked)}"] if linked else [])]
+    does = "moves" if where else ""
+    if not does and gpus and len(gpus) >= len(fault.victims):
+        does = "spin" if all(map(spin, gpus.values())) else "idle" if all(map(_is_idle, gpus.values())) else ""
+    return say("devices", {"does": does, "where": ", ".join(where), "ranks": tuple(gpus)})
 
 
 def _moves(port: Port) -> bool:

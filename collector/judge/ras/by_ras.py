@@ -35,7 +35,7 @@ from shared.answer.diagnosis import AbsenceEvidence
 from shared.answer.words import Kind
 from shared.isolation import costs_itself
 from shared.missing import Reason
-from shared.plural import either, ranks_with
+from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.ras import RasStatus
 
@@ -93,22 +93,15 @@ def _lost(
     views = [observations.roster.ranks[rank] for rank in ranks]
     elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
     dead = all(ras.trouble[rank] is RasStatus.DEAD for rank in ranks)
-    unseen = kind is Kind.RANK_UNREACHABLE and not elsewhere
-    return Fault(
-        kind=kind,
-        culprits=ranks,
-        victims=victims,
-        certainty=how_sure(kind, _of_lost(kind, ranks, observations, dead=dead)),
-        named_by=_BY_RAS,
-        evidence=tuple(_absence(rank, ras) for rank in ranks),
-        said=_no_answer(ranks, victims, ras) if unseen else "",
-        remarks=("RAS cannot distinguish an exited process from one that is stopped or cut off",) if unseen else (),
+    words = {"places": _places(ranks, ras)} | (
+        {"silent": ""} if kind is Kind.RANK_UNREACHABLE and not elsewhere else {}
     )
-
-
-def _no_answer(ranks: Sequence[int], victims: Sequence[int], ras: RasView) -> str:
-    silent = f"{_places(ranks, ras)} {either(ranks, 'does', 'do')} not answer NCCL RAS"
-    return f"{silent}; {ranks_with(victims, 'waits', 'wait')} for {either(ranks, 'it', 'them')}"
+    sure, shown = (
+        how_sure(kind, _of_lost(kind, ranks, observations, dead=dead)),
+        [_absence(rank, ras) for rank in ranks],
+    )
+    own = {"certainty": sure, "evidence": tuple(shown), "named_by": _BY_RAS}
+    return fault_by("lost", ranks, victims, words, kind=kind, **own)
 
 
 def _places(ranks: Sequence[int], ras: RasView) -> str:

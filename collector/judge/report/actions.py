@@ -30,10 +30,6 @@ class ActCase(Case):
     steps: tuple[NextStep, ...] = ()
 
     @property
-    def sure(self) -> bool:
-        return not self.fault.certainty.is_suspicion
-
-    @property
     def freeing(self) -> tuple[NextStep, ...]:
         return tuple(step for step in self.steps if step.frees)
 
@@ -46,14 +42,6 @@ class ActCase(Case):
     def child_in_kernel(self) -> bool:
         views = (self.observations.roster.ranks[rank] for rank in self.fault.culprits)
         return any(child.process.state == "D" for view in views for look in view.looks[-1:] for child in look.children)
-
-    @property
-    def at_user_code(self) -> bool:
-        return bool(self.at)
-
-    @property
-    def came_to_all(self) -> bool:
-        return self.names_nobody and not self.has_victims
 
     @cached_property
     def broken(self) -> tuple[str, ...]:

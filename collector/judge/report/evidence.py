@@ -12,9 +12,9 @@ from collector.align.stacks.other_threads import child_evidence, thread_evidence
 from collector.align.stacks.user_frames import user_call
 from collector.align.work.siblings import Sibling
 from collector.judge.fault import Fault
-from collector.judge.fault_rows import ROWS
 from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.report.awaited_evidence import awaited_evidence
+from collector.judge.report.sentences import say
 from collector.judge.report.summaries import still_in_words
 from shared.answer.diagnosis import (
     AbsenceEvidence,
@@ -34,8 +34,7 @@ from shared.answer.words import Kind
 from shared.endings import in_words
 from shared.isolation import costs_itself
 from shared.missing import Reason
-from shared.packs import fitting
-from shared.plural import either, in_sentence, ranks_with
+from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words, unfold
 from shared.wire.snapshot import Exited
 from shared.wire.stacks import Frame
@@ -244,7 +243,7 @@ def _absence(ranks: list[int], presence: Presence, host: str | None, why: str, *
     known = {"there": host, "live": live, "noted": why}
     words = told | {name: "" for name, value in known.items() if value}
     reason = {Presence.UNREACHABLE: Reason.UNREACHABLE, Presence.EXITED: Reason.GONE}.get(presence, Reason.NOT_FOUND)
-    text = in_sentence(fitting(ROWS["absence"], words)["said"], words)
+    text = say("absence", words)
     return AbsenceEvidence(ranks=fold(ranks), text=text, reason=reason)
 
 

@@ -8,14 +8,13 @@ from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.stacks.activity import place
 from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
-from collector.judge.fault_rows import ROWS
 from collector.judge.report.restarts import restart_in_words
+from collector.judge.report.sentences import say
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
-from shared.packs import fitting
-from shared.plural import counted, either, in_sentence
+from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import Holder
 
@@ -49,9 +48,9 @@ class Interpretation:
 
 
 def reason(why: str, words: Mapping[str, object] | None = None) -> str:
-    """Say why there is no verdict, by the row of that name in `faults.toml`."""
+    """Say why there is no verdict, by the row of that name."""
     known = {"why": why, **(words or {})}
-    return in_sentence(fitting(ROWS["reason"], known)["said"], known)
+    return say("reason", known)
 
 
 def cannot_tell(why: str, words: Mapping[str, object] | None = None, **own: Any) -> Interpretation:

@@ -9,13 +9,12 @@ from collector.align.stacks.activity import place
 from collector.align.work.children import named
 from collector.align.work.siblings import Sibling
 from collector.judge.fault import Fault
-from collector.judge.fault_rows import ROWS
 from collector.judge.records.compare_sequences import Mismatch, is_compared
+from collector.judge.report.sentences import say
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
-from shared.packs import fitting
-from shared.plural import either, in_sentence, ranks_with
+from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Signature, State
 
@@ -25,13 +24,13 @@ _MOST_SIBLINGS = 2
 
 @costs_itself(lambda fault, cause, observations: fault.said or str(fault.kind))
 def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
-    """The finding in one sentence, by the first row that fits of `summary` in `faults.toml`."""
+    """The finding in one sentence, by the first row that fits of `sentences.toml`."""
     if fault.said:
         return fault.said
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
         return fault.remarks[0]
     words = _words(fault, cause, observations)
-    return in_sentence(fitting(ROWS["summary"], words)["said"], words)
+    return say("summary", words)
 
 
 def _words(fault: Fault, cause: Cause, observations: Observations) -> dict[str, Any]:
