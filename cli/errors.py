@@ -1,8 +1,10 @@
-"""Several jobs and none named: a mistake in the call, told with the names to choose from."""
+"""Several jobs and none named, or files in the place of a job: mistakes in the call, each told with what to type."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -15,7 +17,12 @@ _LIKE_AN_OPTION = re.compile(r" '?-")
 
 @contextmanager
 def named_job_needed(job: str | None) -> Iterator[None]:
-    """Turn the complaint that several jobs are there into one about the call, where no job was named."""
+    """Turn the complaint that several jobs are there into one about the call, where no job was named.
+
+    Raises UsageError where `job` is a path to what is there: files are read with `--from`.
+    """
+    if job is not None and "/" in job and Path(job).exists():
+        raise click.UsageError(f"{escape(job)} is no job, but files: read them with --from {escape(quote(job))}")
     try:
         yield
     except InvalidInput as error:

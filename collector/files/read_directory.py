@@ -35,7 +35,7 @@ from collector.files.merge import BareRank, DatedSets, merge_bares
 from collector.files.parallel_dumps import DumpReaders
 from collector.files.rank_of_file import rank_of_dump
 from collector.files.ras_files import with_ras
-from collector.files.sniff import FileKind
+from collector.files.sniff import FileKind, kind_of
 from collector.files.stack_files import StackFiles
 from collector.files.walk import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
 from collector.files.what_was_read import Taken, files_read
@@ -43,6 +43,8 @@ from collector.keep.bundle import BUNDLE_VERSION, Manifest
 from shared import SCHEMA_VERSION
 from shared.answer.files_read import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
+from shared.formats.line_heads import without_heads
+from shared.formats.logs.parse import clean_line
 from shared.formats.ras.parse import parse_ras
 from shared.formats.ras.text_report import LAST_HEADING
 from shared.isolation import costs_itself, failures_told
@@ -61,6 +63,8 @@ _MOST_LOOKS = 1000
 _MOST_STRAYS = 4096
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """For one snapshot while it is read: sixty megabytes of flight records."""
+_MOST_FOR_HEADS = 400
+"""Lines of a text: whoever puts something before its lines does so from the beginning."""
 _LOOK_BEGINS = b'{"schema_version":'
 
 _T = TypeVar("_T", bound=Value)
@@ -144,6 +148,7 @@ class _Reading:
         if self._clock.left <= 0:
             self._missing.append(refused(found.name, self._clock.told))
             return
+        found = _as_printed(found)
         try:
             if found.kind in _UNUSED:
                 self._missing.append(unreadable(found.name, _UNUSED[found.kind]))
@@ -266,9 +271,9 @@ class _Reading:
 
     def _add_log(self, found: FoundFile) -> None:
         """A text has as many kinds as its parts: stacks of processes, and what stands beside them."""
-        rest, self._tools[found.name] = self._stacks.cut_out(found.name, found.data)
+        rest, self._tools[found.name] = self._stacks.cut_out(found.name, _without_heads(found).data)
         if rest:
-            self._keep_log(found.name, rest, found.shortened)
+            self._keep_log(found.name, rest if self._tools[found.name] else found.data, found.shortened)
 
     def _keep_log(self, name: str, data: bytes, shortened: Shortened | None = None) -> None:
         """Keep a log until all is read: only then is known whose it is. Raises TooLarge."""
@@ -305,6 +310,21 @@ def _validated(data: bytes, kind: type[_T]) -> _T:
         return kind.model_validate_json(data)
     except ValidationError as error:
         raise UnreadableDump(f"not a complete {kind.__name__}: {first_mistake(error)}") from error
+
+
+def _as_printed(found: FoundFile) -> FoundFile:
+    """The file without what hides its kind. A log keeps what stands before its lines: the times may be there alone."""
+    shown = _without_heads(found) if found.kind is FileKind.LOG else found
+    return found if shown.kind is FileKind.LOG else shown
+
+
+def _without_heads(found: FoundFile) -> FoundFile:
+    """The file without what stands before all of its lines, and without colours."""
+    lines = found.data.decode("utf-8", "replace").split("\n")
+    if without_heads([clean_line(line) for line in lines[:_MOST_FOR_HEADS]]) == lines[:_MOST_FOR_HEADS]:
+        return found
+    data = "\n".join(without_heads([clean_line(line) for line in lines])).encode()
+    return replace(found, data=data, kind=kind_of(data))
 
 
 def _after_report(data: bytes) -> bytes:

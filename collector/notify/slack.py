@@ -14,6 +14,8 @@ MOST_BLOCKS = 50
 MOST_TEXT = 4_000
 
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": "\N{MODIFIER LETTER GRAVE ACCENT}"})
+_AROUND_A_FACT = 40
+"""Its name, and what stands around it."""
 _FENCE = 8
 
 
@@ -37,8 +39,11 @@ def escaped(text: str) -> str:
 def _blocks(notice: Notice) -> list[dict[str, object]]:
     header = {"type": "plain_text", "text": one_line(notice.title, most=MOST_HEADER), "emoji": False}
     blocks: list[dict[str, object]] = [{"type": "header", "text": header}]
-    facts = [f"{name}: {_code(value)}" for name, value in {**notice.names, **notice.facts}.items() if value]
-    blocks.append(_section("\n".join([*facts, f"incident: {_code(notice.incident)}"])))
+    facts = {
+        name: value for name, value in {**notice.names, **notice.facts, "incident": notice.incident}.items() if value
+    }
+    room = MOST_SECTION // len(facts) - _AROUND_A_FACT
+    blocks.append(_section("\n".join(f"{name}: {_code(value, room)}" for name, value in facts.items())))
     if notice.headline:
         blocks.append(_section(_code(notice.headline)))
     if notice.action:
@@ -56,8 +61,8 @@ def _section(text: str) -> dict[str, object]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
 
 
-def _code(text: str) -> str:
-    return f"`{_fitting(text, 1_500)}`"
+def _code(text: str, most: int = 1_500) -> str:
+    return f"`{_fitting(text, most)}`"
 
 
 def _fenced(text: str) -> dict[str, object]:

@@ -8,7 +8,6 @@
 
 import re
 
-from shared.formats.logs.container_lines import printed
 from shared.formats.stack_dumps import PYSPY_FRAME, PYSPY_THREAD, parse_pyspy_text
 from shared.wire.stacks import Stacks
 
@@ -36,7 +35,7 @@ def parse_pyspy_processes(text: str) -> list[Stacks]:
 
 def ranks_by_title(text: str) -> dict[int, int]:
     """3. Return ranks by pid; none where a title has a place of other parallelism, too, or two are equal."""
-    titles = [match for line in text.split("\n") if (match := _TITLE.fullmatch(printed(line)[:2000])) is not None]
+    titles = [match for line in text.split("\n") if (match := _TITLE.fullmatch(line[:2000])) is not None]
     places = [_RANK.fullmatch(title["place"]) for title in titles]
     found = {int(title["pid"]): int(place[1]) for title, place in zip(titles, places, strict=True) if place is not None}
     return found if all(places) and len(set(found.values())) == len(found) else {}

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from shared.errors import UnreadableDump
 from shared.formats.gdb_dumps import GDB_BEGINS, GDB_HEAD, GDB_WRAPPED, parse_gdb_processes
-from shared.formats.logs.container_lines import printed
 from shared.formats.pyspy_processes import PYSPY_HEADS, is_pyspys, parse_pyspy_processes
 from shared.formats.stack_dumps import (
     FAULT_THREAD,
@@ -56,12 +55,11 @@ _SURE = re.compile(
 _WORDED = re.compile(r"[#=*\-\[( ]{0,12}rank[ _:=#]{0,3}(?P<rank>\d{1,7})\b(?!\]:| worker).{0,300}", re.IGNORECASE)
 _BELOW = 3
 """Lines between a heading and its stack, such as the fence of a block of code."""
-_QUOTED = re.compile(r"> ?")
 _MAY_HOLD = (
     (b"Process ", re.compile(rb"Process \d")),
     (b"Python v", re.compile(rb"Python v\d")),
     (b"hread ", re.compile(rb"[Tt]hread (?:0x|\d)")),
-    (b"#", re.compile(rb"^(?:\S{1,150} +\| |> )?#\d", re.MULTILINE)),
+    (b"#", re.compile(rb"^#\d", re.MULTILINE)),
 )
 """Each with what stands in all that it matches, which is found much faster."""
 #     all_reduce (torch/distributed/distributed_c10d.py:3252), kept without the line of its thread
@@ -99,9 +97,7 @@ def is_of_frames(text: str) -> bool:
 
 def parts_of(text: str) -> tuple[list[StackPart], list[str]]:
     """Return all processes of a text, in its order, and the lines beside them. Raises UnreadableDump."""
-    lines = [printed(line) for line in text.split("\n")]
-    if sum(line.startswith(">") for line in lines) > len(lines) / 2:
-        lines = [_QUOTED.sub("", line, count=1) for line in lines]
+    lines = text.split("\n")
     parts: list[StackPart] = []
     beside: list[str] = []
     for rank, sure, own in _by_rank(lines):

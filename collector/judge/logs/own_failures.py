@@ -8,6 +8,7 @@ import re
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, is_last_word_of, is_wait
+from collector.align.marks.reports import numbers_in
 from collector.align.observations import Observations
 from collector.judge.fault import kind_of
 from collector.judge.logs.vote import Opinion, line_of, opinion_by, with_field
@@ -82,7 +83,8 @@ def opinions_by_own_words(statements: Statements, observations: Observations, af
 def _first_to_end(statements: Statements) -> dict[int, LogEvent]:
     """The rank that a launcher saw end first; by its local number nobody is told."""
     seen = with_field(statements.of_kind(EventKind.SIGNAL), "first_to_end")
-    ranks = {int(event.fields["first_to_end"]): event for _, event in seen if "horovodrun" not in event.fields}
+    named = ((numbers_in(event.fields["first_to_end"]), event) for _, event in seen if "horovodrun" not in event.fields)
+    ranks = {rank: event for told, event in named for rank in told}
     return ranks if len(ranks) == 1 else {}
 
 

@@ -143,7 +143,7 @@ def _of_files(observations: Observations) -> Iterator[NextStep]:
     complete = len(observations.traces) == observations.roster.world_size
     if complete:
         yield NextStep(text=_DUMP_AGAIN)
-    else:
+    elif observations.roster.ranks or observations.roster.unowned:  # else it may be agents that have shown nothing
         what = ", ".join(lacking) if lacking else "what the other ranks left"
         yield NextStep(text=f"add to the directory what is not in it: {what}")
     yield NextStep(text=_WHILE_IT_HANGS)

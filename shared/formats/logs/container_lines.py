@@ -1,6 +1,6 @@
 """Lines as container runtimes keep or show them: what a program printed, behind a time and the name of the stream.
 
-The first two formats are those of /var/log/pods and /var/lib/docker/containers, and of copies of them.
+These are the formats of /var/log/pods and /var/lib/docker/containers, and of copies of them.
 """
 
 import json
@@ -14,12 +14,7 @@ from shared.value import whole_texts
 _CRI = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] ")
 # {"log":"ValueError: no such shard\n","stream":"stderr","time":"2026-11-23T00:00:02.123456789Z"}    Docker, json-file
 _DOCKER = '{"log":"'
-#   | 2026-11-23T00:00:02.123Z | [rank4]: ValueError: no such shard                    CloudWatch, copied from its page
-_CLOUD = re.compile(r"\s{0,8}\| \d{4}-\d\d-\d\dT[\d:.]{8,18}Z \| ?")
-# server-1  | Process 4242: sglang::scheduler_TP3                                          docker compose logs
-_COMPOSE = re.compile(r"[a-z0-9][\w.-]{0,100}-\d{1,4} {1,40}\| ?")
 _LONGEST = 64 * 1024
-_LONGEST_NAME = 150
 
 
 def printed(line: str) -> str:
@@ -33,7 +28,4 @@ def printed(line: str) -> str:
         except (ValueError, KeyError, TypeError, RecursionError):
             return line
         return text.rstrip("\r\n") if isinstance(text, str) else line
-    if "| " in line[:_LONGEST_NAME] or line.endswith("|"):
-        service = _COMPOSE.match(line) or _CLOUD.match(line)
-        return line if service is None else line[service.end() :]
     return line

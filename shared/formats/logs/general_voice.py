@@ -19,7 +19,8 @@ HINTS = (
 """One of these is in every such line: they are looked for in logs of any length."""
 _WORD = (
     r"timed[ -]out|time[d-]?out (?:after|exceeded|reached|\()|stuck|no progress|wait(?:ing|ed)(?! time)|"
-    r"not respond\w*|no response|unresponsive|missed heartbeat|heartbeat timeout|hung|stalled|"
+    r"not respond\w*|no response|unresponsive|heartbeat timeout|hung|stalled|"
+    r"(?:no|missed|missing|lost|lack of|without) (?:\d{1,6} |any )?heartbeats?|"
     r"no available (?:[\w-]+ ){1,6}(?:in|within|for|after)"
 )
 _LONG = (

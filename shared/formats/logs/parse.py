@@ -92,8 +92,8 @@ def find_events(
             return ()
         lines = ["" for _ in lines[:-_MOST_LAST]] + lines[-_MOST_LAST:]
     labelled = labels_of([clean_line(line) for line in lines])
-    cut = [(label, piece) for label, line in labelled for piece in cut_apart(line)]
-    labels, pieces = [label for label, _ in cut], [piece for _, piece in cut]
+    cut = [(each.label, each.head, piece) for each in labelled for piece in cut_apart(each.line)]
+    labels, heads, pieces = ([each[part] for each in cut] for part in range(3))
     telling = [number for number, piece in enumerate(pieces) if may_tell(piece)]
     text = "\n".join([pieces[number] for number in telling])
     rows = [row for row in MATCHERS if row.hint in text]
@@ -101,10 +101,12 @@ def find_events(
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
     if voices:
-        found = _with_voices(found, pieces, telling)
+        found = _with_voices(found, pieces, heads, telling)
         found += _last_words(found, pieces, labels, owned=rank is not None)
     found.sort(key=lambda event: event[0])
-    events = (_event(each, labels[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:])
+    events = (
+        _event(each, labels[each[0]], heads[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:]
+    )
     return tuple(events if written_at is None else (_dated(event, written_at) for event in events))
 
 
@@ -118,11 +120,13 @@ def may_tell(text: str) -> bool:
     return _finder()(text) or "\x1b" in text
 
 
-def _with_voices(found: list[_Found], pieces: Sequence[str], telling: Iterable[int]) -> list[_Found]:
+def _with_voices(
+    found: list[_Found], pieces: Sequence[str], heads: Sequence[str], telling: Iterable[int]
+) -> list[_Found]:
     """Add what no row knows: waits, and where nothing else is told the first errors."""
     said = {each[0]: each for each in _voices(pieces, telling)}
     found = [_with_duration(each, said) for each in found]
-    for number, seconds in general_voice.waits_said_again(pieces):
+    for number, seconds in general_voice.waits_said_again(list(map("".join, zip(heads, pieces, strict=True)))):
         said.setdefault(number, (number, EventKind.SAYS_WAIT, pieces[number], {"waited_seconds": f"{seconds:g}"}))
     found += [said[number] for number in said.keys() - {each[0] for each in found}]
     return found + (_first_errors(pieces) if all(kind in _TELL_NOTHING for _, kind, *_ in found) else [])
@@ -189,21 +193,21 @@ def _with_exceptions(found: list[_Found], pieces: Sequence[str], labels: Sequenc
             yield number, EventKind.EXCEPTION, pieces[number], ending.fields
 
 
-def _event(found: _Found, label: str, *, path: str, rank: int | None, naming: Naming) -> LogEvent:
+def _event(found: _Found, label: str, head: str, *, path: str, rank: int | None, naming: Naming) -> LogEvent:
     number, kind, line, fields = found
     own = rank_of_line(line)
     if own is None:
         own = naming.rank_of(line, label) if rank is None else rank
-    host = {} if label == "" or label.isdecimal() else {"writer_host": label}
+    host = {} if label == "" or label.isdecimal() else {"writer" if "/" in label else "writer_host": label}
     host |= name_of_writer(line) if own is None else {}
     return LogEvent(
         kind=kind,
         rank=own,
-        text=redact(line)[:_LONGEST_TEXT],
+        text=redact(head + line)[:_LONGEST_TEXT],
         fields={name: redact(value)[:300] for name, value in fields.items()} | host | process_of_line(line),
         path=path,
         number=number,
-        stamp=stamp_of(line),
+        stamp=stamp_of(line) or stamp_of(head),
     )
 
 

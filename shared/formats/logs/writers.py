@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
+from shared.formats.line_heads import headed
 from shared.isolation import costs_itself
 
 _CUT = re.compile(r"(?=\[rank\d{1,7}\]:)")
@@ -130,7 +131,8 @@ def writer_of(line: str) -> Writer:
 
 def name_of_writer(line: str) -> dict[str, str]:
     """Return what a process calls itself in its line, as a field of an event; empty where it says nothing."""
-    match = _NAMED.search(line[:300]) if line[:1] in "[(" or "[20" in line[:60] else None
+    names = line[:1] in "[(" or "[20" in line[:60] or " pid=" in line[:60]
+    match = _NAMED.search(line[:300]) if names else None
     return {} if match is None else {"writer": next(filter(None, match.groups()))}
 
 
@@ -140,17 +142,29 @@ def process_of_line(line: str) -> dict[str, str]:
     return {} if match is None else {"writer_host": match["host"], "writer_pid": match["pid"]}
 
 
-def labels_of(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each line's label, "" for none, and what is behind it: a file has labels on nearly all lines, or on none.
+class Labelled(NamedTuple):
+    """A line, what it is known by that stands before it, and all of that."""
+
+    label: str
+    """The number or host that a launcher put there, or by its head the node or `pod/NAME` it is from; "" for none."""
+    head: str
+    line: str
+
+
+def labels_of(lines: Sequence[str]) -> list[Labelled]:
+    """Return the parts of each line: a file has labels on nearly all lines, or on none.
 
     Numbers that only count the lines are no labels.
     """
-    if not _is_labelled([line for line in lines[:_TRIED] if line.strip()]):
-        return [("", line) for line in lines]
-    found = [(_LABEL.match(line), line) for line in lines]
-    return [
-        ("", line) if match is None else (match["task"] or match["host"], match["rest"] or "") for match, line in found
-    ]
+    found = [Labelled(each.origin, each.head, each.line) for each in headed(lines)]
+    if not _is_labelled([line for _, _, line in found[:_TRIED] if line.strip()]):
+        return found
+    return [_labelled(each) for each in found]
+
+
+def _labelled(each: Labelled) -> Labelled:
+    match = _LABEL.match(each.line)
+    return each if match is None else Labelled(match["task"] or match["host"], each.head, match["rest"] or "")
 
 
 def _is_labelled(spoken: Sequence[str]) -> bool:
@@ -177,7 +191,8 @@ def naming_of(files: Iterable[Sequence[str]], tells: Callable[[str], bool] = boo
     for number, lines in enumerate(files):
         labelled = labels_of(lines)
         some = labelled[:: 1 + len(labelled) // _MOST_FOR_NAMING]
-        for label, line in dict.fromkeys((*some, *(each for each in labelled if tells(each[1])))):
+        telling = (each for each in labelled if tells(each.line))
+        for label, line in dict.fromkeys((each.label, each.line) for each in (*some, *telling)):
             if label == "" and "[" not in line and "\t" not in line and "ank" not in line:
                 continue
             sure = rank_of_line(line)

@@ -127,3 +127,10 @@ def test_unknown_job_in_files(looked: Path) -> None:
     assert done.status == 1
     assert "nope" in done.err
     assert "$(reboot)" in unhang("jobs", "--from", str(looked)).out
+
+
+@pytest.mark.parametrize("command", ["diagnose", "stacks"])
+def test_files_in_the_place_of_a_job(command: str) -> None:
+    result = CliRunner().invoke(unhang_group, [command, f"{CASE}/"])
+    assert result.exit_code == 2
+    assert f"--from {CASE}/" in result.stderr

@@ -72,10 +72,7 @@ def judged(folder: Path, files: dict[str, str]) -> Diagnosis:
 
 
 class TestGdb:
-    @pytest.mark.parametrize(
-        "text",
-        [IN_NCCL.format(0), LOADS, READS, f"(gdb) bt\n{READS}", "".join(f"> {line}\n" for line in READS.splitlines())],
-    )
+    @pytest.mark.parametrize("text", [IN_NCCL.format(0), LOADS, READS, f"(gdb) bt\n{READS}"])
     def test_is_recognised(self, text: str) -> None:
         parts, _ = parts_of(text)
         assert [part.tool for part in parts] == [Tool.GDB]

@@ -50,6 +50,13 @@ def test_an_agent_that_had_no_time_at_all() -> None:
     assert answer.next_steps[0].command == "unhang diagnose --timeout 180"
 
 
+def test_where_an_agent_is_silent_no_files_are_spoken_of() -> None:
+    silent = Missing(source="agent", reason=Reason.TIMED_OUT, detail="no answer within 5.0 s")
+    answer = diagnose((), Expected(job="sim", unanswered=(Unanswered(host="node1", missing=silent),)))
+    assert answer.action is not None
+    assert "directory" not in repr((answer.action, answer.next_steps))
+
+
 def test_a_rank_that_the_kernel_holds_is_no_sign_of_load() -> None:
     looks = looks_without({2: Seen((USER,), state="D")})
     looks = with_rank(looks, 2, stacks=LATE)
