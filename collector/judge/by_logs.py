@@ -25,7 +25,8 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import membership_of
 from collector.align.logs.interface_choice import odd_interfaces
 from collector.align.observations import Observations
-from collector.align.roster import Presence
+from collector.align.roster import ByRank, Presence
+from collector.align.stacks.activity import Activity
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Accuser, Fault, kind_of
@@ -68,7 +69,7 @@ def faults_by_logs(observations: Observations) -> list[Fault]:
     )  # 3 to 5
     if any(fault.culprits for fault in named):
         return named
-    if _has_stacks(observations):
+    if _has_stacks(observations.activities):
         return []
     unnamed = sorted((opinion for opinion in opinions if not opinion.culprits), key=lambda opinion: opinion.vague)
     return named or [_fault([opinion], observations) for opinion in unnamed[:1]]  # 6
@@ -132,8 +133,8 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
     return [opinion for opinion in opinions if set(opinion.culprits) <= known]
 
 
-def _has_stacks(observations: Observations) -> bool:
-    return any(activity.frames or activity.process for activity in observations.activities.values())
+def _has_stacks(activities: ByRank[Activity]) -> bool:
+    return any(activity.frames or activity.process for activity in activities.values())
 
 
 def _as_seen(opinion: Opinion, observations: Observations) -> Opinion | None:

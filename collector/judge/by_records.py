@@ -4,6 +4,7 @@ Evidence is tried from the strongest to the weakest: a signature that differs, a
 graph, and an operation that everybody has joined and nobody leaves.
 """
 
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, kind_of
@@ -42,7 +43,7 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
     hidden = [rank for rank in roots if waits_unrecorded(rank, observations)]
     programs = CallOrders(observations.groups, observations.traces)
-    faults = [_mismatch_fault(mismatch, graph, observations) for mismatch in disputes]
+    faults = [_mismatch_fault(mismatch, graph, observations.edges) for mismatch in disputes]
     rooted = root_faults([rank for rank in roots if rank not in hidden], graph, observations, programs)
     faults += [unless_first_use(fault, observations) for fault in rooted]
     if hidden:
@@ -65,7 +66,7 @@ def _only_undumped(rank: int, observations: Observations) -> bool:
     return not observations.roster.live and kind_of(rank, observations) is Kind.RANK_MISSING
 
 
-def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, observations: Observations) -> Fault:
+def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, edges: tuple[Edge, ...]) -> Fault:
     involved = set(mismatch.ranks)
     victims = (involved | graph.victims_of(involved)) - set(mismatch.culprits)
     return Fault(
@@ -74,7 +75,7 @@ def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, observations: Observat
         victims=tuple(sorted(victims)),
         certainty=how_sure(Kind.COLLECTIVE_MISMATCH, _support(mismatch)),
         cause=Cause.USER_CODE,
-        edges=tuple(edge for edge in observations.edges if edge.group is mismatch.group),
+        edges=tuple(edge for edge in edges if edge.group is mismatch.group),
         mismatch=mismatch,
         group=mismatch.group,
         op=mismatch.group.parts_at(mismatch.sides[0][0][0], mismatch.sequence)[-1].op,

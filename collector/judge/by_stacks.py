@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion
-from collector.align.roster import Presence
+from collector.align.roster import ByRank, Presence, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.polls import BACKWARD, has_device, on_nccl
 from collector.align.stacks.tables.row_types import Doing
@@ -53,7 +53,7 @@ def faults_by_stacks(observations: Observations) -> list[Fault]:
         return [fault_by("other_groups", (), waiting, {"label": observations.activities[waiting[0]].label})]
     if _starting(waiting, observations):
         words = {"record": no_record(observations)}
-        return [fault_by("starting", (), waiting, words, op=_common_op(waiting, observations))]
+        return [fault_by("starting", (), waiting, words, op=_common_op(waiting, observations.activities))]
     if len(waiting) < len(observations.roster.ranks):
         return [_partly_known(waiting, observations)]
     if all(observations.doing(rank) is Doing.P2P for rank in waiting) and len(waiting) > 1:
@@ -107,7 +107,7 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], observa
                 victims=tuple(sorted(waiting)),
                 certainty=how_sure(kind, _support(kind, named, observations)),
                 cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
-                op=_common_op(waiting, observations),
+                op=_common_op(waiting, observations.activities),
                 remarks=() if observations.traces and kind is not Kind.RANK_NOT_JOINED else (no_record(observations),),
             )
         )
@@ -145,14 +145,14 @@ def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observa
     return () if few_wait or ended_well(kind, ranks, len(waiting), observations) else ranks
 
 
-def _common_op(ranks: tuple[int, ...], observations: Observations) -> str | None:
-    ops = {observations.activities[rank].op for rank in ranks}
+def _common_op(ranks: tuple[int, ...], activities: ByRank[Activity]) -> str | None:
+    ops = {activities[rank].op for rank in ranks}
     return ops.pop() if len(ops) == 1 else None
 
 
 def _p2p_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
     """All receive and nobody sends (or all send and nobody receives): whoever the peers are, it is a deadlock."""
-    op = _common_op(waiting, observations)
+    op = _common_op(waiting, observations.activities)
     if op in ("send", "recv", "isend", "irecv"):
         return fault_by("one_way", waiting, (), op=op)
     return fault_by("in_p2p", (), waiting, {"record": no_record(observations)}, op=op)
@@ -170,7 +170,7 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
         return None
     words = {"storing": storing, "others": others, "record": no_record(observations)}
     return fault_by(
-        "few_in_store" if few_store else "many_in_store", odd, most, words, op=_common_op(most, observations)
+        "few_in_store" if few_store else "many_in_store", odd, most, words, op=_common_op(most, observations.activities)
     )
 
 
@@ -185,11 +185,11 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     if len(sides.all) != 2 or not everybodys or not sides.decided:
         return None
     (usual, largest), (theirs, odd) = sides.all
-    if not _has_one_group(waiting, observations) or any(_may_compute(rank, observations) for rank in waiting):
+    if not _has_one_group(waiting, observations.roster) or any(_may_compute(rank, observations) for rank in waiting):
         return None
     words = {"theirs": theirs, "usual": usual, "record": no_record(observations)}
     words |= {"groups": "several"} if observations.groups else {}
-    shown, op = places_as_evidence(sides, observations), observations.activities[odd[0]].op
+    shown, op = places_as_evidence(sides, observations.activities), observations.activities[odd[0]].op
     return fault_by("another_call", odd, largest, words, evidence=shown, op=op)
 
 
@@ -214,11 +214,9 @@ def takes_all(activity: Activity) -> bool:
     return _is_symmetric(activity) or waits_for_everybody(activity)
 
 
-def _has_one_group(ranks: tuple[int, ...], observations: Observations) -> bool:
+def _has_one_group(ranks: tuple[int, ...], roster: Roster) -> bool:
     """Has every rank the threads of one process group, and of no second one?"""
-    threads = [
-        process.group_threads for rank in ranks if (process := observations.roster.ranks[rank].process) is not None
-    ]
+    threads = [process.group_threads for rank in ranks if (process := roster.ranks[rank].process) is not None]
     return len(threads) == len(ranks) and all(each and max(each.values()) == 1 for each in threads)
 
 
@@ -229,17 +227,17 @@ def _is_symmetric(activity: Activity) -> bool:
 def _partly_known(waiting: tuple[int, ...], observations: Observations) -> Fault:
     """Some wait, and what the others do is not known: nobody is stuck together with ranks that nobody has seen."""
     others = [rank for rank in observations.roster.ranks if rank not in waiting]
-    op = _common_op(waiting, observations)
+    op = _common_op(waiting, observations.activities)
     words = {"where": op or "communication", "others": others, "record": no_record(observations)}
     return fault_by("partly_known", (), waiting, words, op=op)
 
 
 def _shared_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
     """All wait, alike or apart: what is known of the lines they came from, and of the store, where they wait there."""
-    op, sides = _common_op(waiting, observations), places(waiting, observations)
+    op, sides = _common_op(waiting, observations.activities), places(waiting, observations)
     words: dict[str, object] = {"record": no_record(observations)}
     if len(sides.all) > 1:
-        shown = places_as_evidence(sides, observations)
+        shown = places_as_evidence(sides, observations.activities)
         return fault_by(
             "all_wait_apart", (), waiting, words | {"places": places_in_words(sides)}, op=op, evidence=shown
         )
@@ -248,17 +246,17 @@ def _shared_fault(waiting: tuple[int, ...], observations: Observations) -> Fault
     if len(sides.all) == 1:
         if any(observations.doing(rank) is not Doing.STORE for rank in waiting):
             return fault_by("all_wait", (), waiting, words, op=op)
-        words |= {"label": labels.pop()} if len(labels) == 1 else {"stored": in_store(waiting, observations)}
+        words |= {"label": labels.pop()} if len(labels) == 1 else {"stored": in_store(waiting, observations.activities)}
         return fault_by("all_in_store", (), waiting, words | {"at": sides.all[0][0]}, op=op)
     words |= {"places": places_in_words(sides), "what": op or observations.activities[waiting[0]].label}
     ordered = all(makes_group(rank, observations) for rank in waiting)
     row = "groups_in_other_orders" if ordered else "all_wait_at_lines"
-    return fault_by(row, (), waiting, words, op=op, evidence=places_as_evidence(sides, observations))
+    return fault_by(row, (), waiting, words, op=op, evidence=places_as_evidence(sides, observations.activities))
 
 
 def _support(kind: Kind, ranks: tuple[int, ...], observations: Observations) -> Support:
     """Return what shows, where no record tells, that these ranks hold up those whose stacks wait."""
-    if ranks and shown_by_process(kind, ranks, observations):
+    if ranks and shown_by_process(kind, ranks, observations.roster):
         return Support.PROCESS
     if kind is Kind.RANK_NOT_JOINED:
         agreed = ranks and all(observations.activities[rank].kernel_agrees for rank in ranks)

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from collector.align.logs.attributed_lines import Statements
 from collector.align.node_facts import breaks_device, breaks_network
 from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
@@ -60,7 +61,7 @@ def with_strays(
     kernel = _of_this_job(strays.kernel, observations, snapshots)
     fault = (
         _apart(waiting, strays.processes)
-        or _broken(waiting, kernel, observations)
+        or _broken(waiting, kernel, observations.statements)
         or _held_in_kernel(kernel)
         or _in_several(waiting)
     )
@@ -110,11 +111,11 @@ def _loads(seen: Activity) -> bool:
     return any(frame.function.rpartition(".")[2] == _LOADS for frame in seen.frames)
 
 
-def _broken(waiting: list[StrayProcess], kernel: tuple[_Line, ...], observations: Observations) -> Fault | None:
+def _broken(waiting: list[StrayProcess], kernel: tuple[_Line, ...], statements: Statements) -> Fault | None:
     """2."""
     events = [event for _, event in kernel]
     broken = [line for line in kernel if breaks_device(line[1]) or breaks_network(line[1], events)]
-    victims = tuple(sorted(observations.statements.waited))
+    victims = tuple(sorted(statements.waited))
     under = [event for _, event in broken if event.pid is not None and _OF_A_JOB.match(event.name or "")]
     if not broken or not (waiting or victims or under):
         return None

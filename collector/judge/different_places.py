@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from collector.align.observations import Observations
+from collector.align.roster import ByRank
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.tables.row_types import Doing
 from collector.judge.marks.sides import Sides, sides_of
@@ -63,9 +64,9 @@ def _called_at(seen: Activity, what: str) -> str:
     return "" if seen.user is None or what.endswith(str(seen.user)) else f", called at {seen.user}"
 
 
-def places_as_evidence(sides: Sides[str], observations: Observations) -> tuple[StackEvidence, ...]:
+def places_as_evidence(sides: Sides[str], activities: ByRank[Activity]) -> tuple[StackEvidence, ...]:
     """Show one stack of each place."""
-    shown = [(what, ranks, observations.activities[ranks[0]]) for what, ranks in sides.fewest_first]
+    shown = [(what, ranks, activities[ranks[0]]) for what, ranks in sides.fewest_first]
     return tuple(
         StackEvidence(
             ranks=fold(ranks),

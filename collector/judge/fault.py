@@ -8,7 +8,7 @@ from typing import Any
 from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge, age_of
 from collector.align.observations import Observations
-from collector.align.roster import Presence
+from collector.align.roster import Presence, Roster
 from collector.judge.certainty import Support, Sure, how_sure
 from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import Evidence, GroupRef, Link
@@ -124,6 +124,6 @@ def first_edge(edges: Iterable[Edge]) -> Edge | None:
     return min(edges, key=age_of, default=None)
 
 
-def shown_by_process(kind: Kind, ranks: Sequence[int], observations: Observations) -> bool:
+def shown_by_process(kind: Kind, ranks: Sequence[int], roster: Roster) -> bool:
     """Is the state of their processes all the proof that is needed: stopped, or ended as somebody saw?"""
-    return kind is Kind.RANK_STOPPED or all(observations.roster.ranks[rank].exited is not None for rank in ranks)
+    return kind is Kind.RANK_STOPPED or all(roster.ranks[rank].exited is not None for rank in ranks)

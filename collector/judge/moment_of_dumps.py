@@ -17,8 +17,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from collector.align.observations import Observations
-from collector.align.roster import RankView
-from collector.align.stacks.activity import place
+from collector.align.progress import JobMotion
+from collector.align.roster import ByRank, RankView
+from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.phases import prepares_data
 from collector.align.thresholds import (
     BUSY_SECONDS,
@@ -43,7 +44,7 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
 
     Of stacks alone, who is at work that the others rightly wait for until it is done looks the same in a job that runs.
     """
-    prepared = _prepared_for_all(fault, observations)
+    prepared = _prepared_for_all(fault, observations.activities)
     if prepared:
         return Interpretation(Verdict.CANNOT_TELL, prepared)
     if _cannot_pass(fault):  # 1
@@ -52,13 +53,15 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
     waited = max((each for each in waits if each is not None), default=None)
     moved = observations.motion.between_files
     asked_for = _asked_for(fault, observations)
-    if moved and (fault.edges or asked_for) and (asked_for or waited is None or waited < _needed(observations)):  # 3
+    if (
+        moved and (fault.edges or asked_for) and (asked_for or waited is None or waited < _needed(observations.motion))
+    ):  # 3
         words = {"moved": moved} | ({} if waited is None else {"waited": waited})
-        again = _seconds_apart(observations) if asked_for else None
+        again = _seconds_apart(observations.motion) if asked_for else None
         return cannot_tell("moved_between_dumps", words, second_dump_after=again)
     if asked_for:  # 2
         return _doubt_of_one_look(fault, observations)
-    if not fault.edges or waited is None or waited >= _needed(observations):
+    if not fault.edges or waited is None or waited >= _needed(observations.motion):
         return None
     return cannot_tell("young_dumps", {"waited": waited})  # 4
 
@@ -74,12 +77,12 @@ def lasting_by_files(fault: Fault, observations: Observations) -> Fault:
     return replace(fault, certainty=unproven(fault.certainty, Support.FILE_TIMES))
 
 
-def _needed(observations: Observations) -> float:
-    return min(observations.motion.needed(busy=False), BUSY_SECONDS)
+def _needed(motion: JobMotion) -> float:
+    return min(motion.needed(busy=False), BUSY_SECONDS)
 
 
-def _seconds_apart(observations: Observations) -> int:
-    return max(SECOND_DUMP_SECONDS, math.ceil(observations.motion.needed(busy=False)))
+def _seconds_apart(motion: JobMotion) -> int:
+    return max(SECOND_DUMP_SECONDS, math.ceil(motion.needed(busy=False)))
 
 
 def _cannot_pass(fault: Fault) -> bool:
@@ -107,7 +110,7 @@ def _doubt_of_one_look(fault: Fault, observations: Observations) -> Interpretati
         return None
     words: dict[str, object] = {"waits": waiting_in(fault)} | ({} if still is None else {"still": still})
     again = {"twice": ""} if any(len(view.looks) > 1 for view in observations.roster.present()) else {}
-    return cannot_tell("one_look", words | again, second_dump_after=_seconds_apart(observations))
+    return cannot_tell("one_look", words | again, second_dump_after=_seconds_apart(observations.motion))
 
 
 def _stood_still(ranks: Collection[int], observations: Observations) -> float | None:
@@ -135,9 +138,9 @@ def _unchanged_for(view: RankView, pause_ns: int) -> float | None:
     return (max(times) - min(times)) / 1e9
 
 
-def _prepared_for_all(fault: Fault, observations: Observations) -> str:
+def _prepared_for_all(fault: Fault, activities: ByRank[Activity]) -> str:
     """Say who prepares data while the others wait, and where; empty where that is not all that is seen."""
-    seen = [observations.activities.get(rank) for rank in fault.culprits]
+    seen = [activities.get(rank) for rank in fault.culprits]
     if fault.kind is not Kind.RANK_NOT_JOINED or fault.edges or not seen:
         return ""
     if any(each is None or not prepares_data(each.frames) for each in seen):

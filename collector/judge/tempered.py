@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion
+from collector.align.roster import Roster
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import TABLE, Support, unproven
 from collector.judge.fault import Fault
@@ -19,7 +20,7 @@ def tempered(fault: Fault, observations: Observations) -> Fault:
     if _rests_on_counters(fault, observations):
         fault = replace(fault, certainty=TABLE[None, Support.COUNTERS])
     may_come = fault.kind is Kind.RANK_NOT_JOINED and any(_may_come(rank, observations) for rank in fault.culprits)
-    if not may_come and not _rests_on_inference(fault, observations):
+    if not may_come and not _rests_on_inference(fault, observations.roster):
         return fault
     support = Support.MAY_COME if may_come else Support.INFERRED_GROUP
     return replace(fault, certainty=unproven(fault.certainty, support))
@@ -50,13 +51,11 @@ def _may_come(rank: int, observations: Observations) -> bool:
     return busy or activity.may_pass or observations.stranger(rank) is not None
 
 
-def _rests_on_inference(fault: Fault, observations: Observations) -> bool:
+def _rests_on_inference(fault: Fault, roster: Roster) -> bool:
     """Does it depend on a group whose members were inferred? The default group is the world, once its size is known."""
     if fault.kind in (Kind.RANK_STOPPED, Kind.RANK_EXITED):
         return False
     culprits = set(fault.culprits)  # how the others wait for each other shows who is held up, and not by whom
     told = [edge for edge in fault.edges if not culprits or culprits & set(edge.holders)]
     groups = [edge.group for edge in (*told, *fault.cycle)] + ([fault.group] if fault.group is not None else [])
-    return any(
-        group.inferred and not (group.is_default and observations.roster.world_size is not None) for group in groups
-    )
+    return any(group.inferred and not (group.is_default and roster.world_size is not None) for group in groups)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from collector.align.node_facts import NodeFacts
 from collector.align.observations import Observations
+from collector.align.roster import Roster
 from collector.align.thresholds import (
     COMPUTING_POWER_SHARE,
     IDLE_GPU_PERCENT,
@@ -65,7 +66,7 @@ def with_odd_parts(fault: Fault, observations: Observations) -> Fault:
     facts = {host: observations.nodes[host] for host in hosts if host in observations.nodes}
     doing = _doing(fault, gpus, facts)  # 1
     changed = replace(fault, remarks=(*fault.remarks, doing)) if doing else fault
-    odd = _odd_gpu(gpus, fault, observations) or _odd_port(facts, hosts)  # 2, 3
+    odd = _odd_gpu(gpus, fault, observations.roster) or _odd_port(facts, hosts)  # 2, 3
     return changed if odd is None else _with_odd(changed, odd, observations)
 
 
@@ -125,13 +126,13 @@ def _computes(gpus: Iterable[Gpu]) -> bool:
 # Step 2.
 
 
-def _odd_gpu(gpus: Mapping[int, Sequence[Gpu]], fault: Fault, observations: Observations) -> _Odd | None:
+def _odd_gpu(gpus: Mapping[int, Sequence[Gpu]], fault: Fault, roster: Roster) -> _Odd | None:
     spinning = [rank for rank, mine in gpus.items() if spin(mine)]
     others = [rank for rank in fault.victims if rank not in spinning]
     if len(others) != 1 or len(spinning) < LEAST_NODES or others[0] not in gpus:
         return None
     rank = others[0]
-    host = observations.roster.ranks[rank].host
+    host = roster.ranks[rank].host
     if host is None or not (_is_idle(gpus[rank]) or _computes(gpus[rank])):
         return None
     what = "has nothing to do" if _is_idle(gpus[rank]) else "still computes"

@@ -55,7 +55,7 @@ def opinions_by_transport(statements: Statements, observations: Observations, af
     every = list(statements.of_kind(EventKind.TRANSPORT_ERROR))
     errors = [(rank, event) for rank, event in every if not aftermath.holds(event)]
     homes = _homes(observations.roster) if errors else {}
-    broken = _broken(errors, observations, homes)
+    broken = _broken(errors, observations.roster, homes)
     if not broken:
         return [*_of_fabric(errors, statements), *_of_timeouts(errors)]
     if _only_parted(broken, statements):
@@ -132,12 +132,12 @@ def _short(host: str) -> str:
     return host if host.replace(".", "").isdecimal() else host.partition(".")[0]
 
 
-def _broken(errors: list[Said], observations: Observations, homes: dict[str, str]) -> list[_Broken]:
+def _broken(errors: list[Said], roster: Roster, homes: dict[str, str]) -> list[_Broken]:
     found = []
     for rank, event in errors:
         peer = _address(event.fields.get("peer", ""))
         if peer:
-            host = event.fields.get("writer_host") or (None if rank is None else observations.roster.ranks[rank].host)
+            host = event.fields.get("writer_host") or (None if rank is None else roster.ranks[rank].host)
             found.append(_Broken(rank, host, homes.get(_short(peer), peer), event))
     first = [each for each in found if each.event.fields.get("status") != FLUSHED]
     return first or found

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from collector.align.groups.table import Witness
+from collector.judge.fault_rows import filled
 from shared.answer.diagnosis import Evidence, GroupRef, Link, LogEvidence
 from shared.answer.words import Cause, Kind
-from shared.packs import fitting, read_pack
-from shared.plural import in_sentence
+from shared.packs import read_pack
 from shared.rank_sets import fold, ranks_in_words
 from shared.wire.log_events import LogEvent
 
@@ -75,21 +75,12 @@ def opinion_by(
     op: str | None = None,
     **own: Any,
 ) -> Opinion:
-    """Return an opinion by the first row of a table that fits; `more`: further remarks, `own`: what no row tells.
-
-    A row may ask whether anybody is `named`.
-    """
-    known = {"culprits": culprits, "victims": tuple(victims), **words} | ({} if op is None else {"op": op})
-    row = fitting(VOTES[table], known | ({"named": ""} if culprits else {}))
-    told = {
-        "witness": Witness(row["witness"]) if "witness" in row else None,
-        "kind": Kind(row["kind"]) if "kind" in row else None,
-        "said": in_sentence(row["said"], known),
-        "cause": Cause(row["cause"]) if "cause" in row else None,
-        "remarks": (*filter(None, in_sentence(row.get("remark", ""), known).split("\n")), *more),
-        "vague": row.get("vague", False),
-    }
-    return Opinion(culprits=culprits, victims=tuple(victims), op=op, **told | own)
+    """Return an opinion by the first row of a table that fits; `more`: further remarks, `own`: what no row tells."""
+    held = tuple(victims)
+    row, told = filled(VOTES[table], culprits, held, {**words} if op is None else {**words, "op": op})
+    told |= {"witness": Witness(row["witness"])} if "witness" in row else {}
+    told |= {"remarks": (*told["remarks"], *more), "vague": row.get("vague", False)}
+    return Opinion(**{"culprits": culprits, "victims": held, "op": op, "evidence": (), **told, **own})
 
 
 def lines_of(lines: Sequence[Said], about: Iterable[int] = ()) -> tuple[LogEvidence, ...]:

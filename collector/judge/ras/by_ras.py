@@ -22,7 +22,7 @@ from collector.align.groups.table import GroupView, Lag
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.ras.communicators import RasGroup, RasView
-from collector.align.roster import Presence
+from collector.align.roster import Presence, Roster
 from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_majority
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure
@@ -63,18 +63,18 @@ def faults_by_ras(observations: Observations) -> list[Fault]:
 
 def _lost_fault(ras: RasView, observations: Observations) -> list[Fault]:
     """Step 2."""
-    lost = [rank for rank, status in ras.trouble.items() if _is_lost(rank, status, ras, observations)]
+    lost = [rank for rank, status in ras.trouble.items() if _is_lost(rank, status, ras, observations.roster)]
     victims = _waiters(observations, without=lost)
     if not lost or not victims:
         return []
     by_kind: dict[Kind, list[int]] = defaultdict(list)
     for rank in lost:
         by_kind[_kind_of_lost(rank, observations)].append(rank)
-    return [_lost(kind, tuple(ranks), victims, ras, observations) for kind, ranks in by_kind.items()]
+    return [_lost(kind, tuple(ranks), victims, ras, observations.roster) for kind, ranks in by_kind.items()]
 
 
-def _is_lost(rank: int, status: RasStatus, ras: RasView, observations: Observations) -> bool:
-    view = observations.roster.ranks.get(rank)
+def _is_lost(rank: int, status: RasStatus, ras: RasView, roster: Roster) -> bool:
+    view = roster.ranks.get(rank)
     if view is None or view.presence in (Presence.RUNNING, Presence.UNINTERRUPTIBLE):
         return False
     return view.presence is not Presence.RECORDED or status is RasStatus.DEAD or ras.still
@@ -87,17 +87,15 @@ def _kind_of_lost(rank: int, observations: Observations) -> Kind:
     return Kind.RANK_UNREACHABLE if recorded or kind is Kind.RANK_MISSING else kind
 
 
-def _lost(
-    kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, observations: Observations
-) -> Fault:
-    views = [observations.roster.ranks[rank] for rank in ranks]
+def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, roster: Roster) -> Fault:
+    views = [roster.ranks[rank] for rank in ranks]
     elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
     dead = all(ras.trouble[rank] is RasStatus.DEAD for rank in ranks)
     words = {"places": _places(ranks, ras)} | (
         {"silent": ""} if kind is Kind.RANK_UNREACHABLE and not elsewhere else {}
     )
     sure, shown = (
-        how_sure(kind, _of_lost(kind, ranks, observations, dead=dead)),
+        how_sure(kind, _of_lost(kind, ranks, roster, dead=dead)),
         [_absence(rank, ras) for rank in ranks],
     )
     own = {"certainty": sure, "evidence": tuple(shown), "named_by": _BY_RAS}
@@ -258,15 +256,15 @@ def _waiters(observations: Observations, *, without: Sequence[int]) -> tuple[int
 
 def _of_counts(kind: Kind, culprits: tuple[int, ...], *, agreed: bool, observations: Observations) -> Support:
     """Return what shows it beside counts of NCCL RAS; `agreed`: two reports, and the stacks, say the same."""
-    if shown_by_process(kind, culprits, observations):
+    if shown_by_process(kind, culprits, observations.roster):
         return Support.PROCESS
     return Support.COUNTS_AND_STACKS if agreed else Support.COUNTS
 
 
-def _of_lost(kind: Kind, ranks: Sequence[int], observations: Observations, *, dead: bool) -> Support:
+def _of_lost(kind: Kind, ranks: Sequence[int], roster: Roster, *, dead: bool) -> Support:
     """Return what shows that others wait for processes which do not answer NCCL RAS; `dead`: it has given them up."""
-    if shown_by_process(kind, ranks, observations):
+    if shown_by_process(kind, ranks, roster):
         return Support.PROCESS
-    views = [observations.roster.ranks[rank] for rank in ranks]
+    views = [roster.ranks[rank] for rank in ranks]
     twice = all(view.presence is Presence.UNREACHABLE for view in views) or (dead and all(view.gone for view in views))
     return Support.ABSENCE if twice else Support.SILENCE

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
+from collector.align.roster import ByRank
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, first_edge, waited_in
 from collector.judge.records.wait_graph import WaitGraph
@@ -14,6 +15,7 @@ from collector.judge.tie_breakers.group_order import order_breaker
 from collector.judge.tie_breakers.left_out_send import left_out_send
 from collector.judge.tie_breakers.sibling_sends import fewer_by_record
 from shared.answer.words import Cause, Kind
+from shared.wire.trace import Trace
 
 _MOST_TOLD = 4
 _LOST = "sends and receives wait for each other, and the records that would show which one is missing were overwritten"
@@ -55,7 +57,7 @@ _Named = tuple[tuple[int, ...], tuple[str, ...]]
 def _partners(cycle: tuple[int, ...], edges: tuple[Edge, ...], observations: Observations) -> _Named:
     """Everybody is part of it, unless records are overwritten that may be the missing half, or the one before."""
     if observations.overwritten(cycle) and (
-        len({edge.signature.op for edge in edges}) > 1 or _inferred(edges, observations)
+        len({edge.signature.op for edge in edges}) > 1 or _inferred(edges, observations.traces)
     ):
         return (), (_LOST,)
     return cycle, ()
@@ -83,9 +85,9 @@ def _without_counterpart(edge: Edge, inside: tuple[Edge, ...]) -> str:
     )
 
 
-def _inferred(edges: tuple[Edge, ...], observations: Observations) -> bool:
+def _inferred(edges: tuple[Edge, ...], traces: ByRank[Trace]) -> bool:
     """Is the order of the queues read from what is unfinished, where starts are not recorded?"""
-    return any(edge.queued and not any(observations.traces[edge.waiter].started_ns) for edge in edges)
+    return any(edge.queued and not any(traces[edge.waiter].started_ns) for edge in edges)
 
 
 def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:

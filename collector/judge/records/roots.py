@@ -101,7 +101,7 @@ def _membership_remark(edge: Edge | None) -> tuple[str, ...]:
 
 def _support(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, observations: Observations) -> Support:
     """Return what shows, by records, that others wait for these ranks."""
-    if shown_by_process(kind, culprits, observations):
+    if shown_by_process(kind, culprits, observations.roster):
         return Support.PROCESS
     if left_out(culprits, observations):
         return Support.ELIMINATION

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
-from collector.align.roster import HELD
+from collector.align.roster import HELD, Roster
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, kind_of
 from collector.judge.records.compare_sequences import is_compared
@@ -40,7 +40,9 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         kind=Kind.STUCK_TOGETHER,
         culprits=(),
         victims=tuple(sorted(victims | graph.victims_of(victims))),
-        certainty=how_sure(Kind.STUCK_TOGETHER, _support(edges, open_world=_is_open_world(edges[0], observations))),
+        certainty=how_sure(
+            Kind.STUCK_TOGETHER, _support(edges, open_world=_is_open_world(edges[0], observations.roster))
+        ),
         cause=Cause.UNKNOWN,
         edges=tuple(edges),
         group=edges[0].group,
@@ -49,7 +51,7 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         remarks=(
             *_completed_by(edges[0]),
             _no_divergence(edges[0].signature.op, counted=edges[0].waiter not in observations.recorded),
-            *((_OPEN_WORLD,) if _is_open_world(edges[0], observations) else ()),
+            *((_OPEN_WORLD,) if _is_open_world(edges[0], observations.roster) else ()),
         ),
     )
     waiters = {edge.waiter for edge in edges}
@@ -115,9 +117,9 @@ def _no_divergence(op: str, *, counted: bool) -> str:
     return f"every member has issued it with {alike}, so the code does not diverge here"
 
 
-def _is_open_world(edge: Edge, observations: Observations) -> bool:
+def _is_open_world(edge: Edge, roster: Roster) -> bool:
     """Dumps that name no members do not show that the rank above the highest seen has left none."""
-    return edge.group.inferred and observations.roster.world_size is None
+    return edge.group.inferred and roster.world_size is None
 
 
 def _support(edges: Sequence[Edge], *, open_world: bool) -> Support:

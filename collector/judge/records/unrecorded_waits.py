@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from collector.align.observations import Observations
-from collector.align.roster import UNKNOWN, RankView
-from collector.align.stacks.activity import place
+from collector.align.roster import UNKNOWN, ByRank, RankView, Roster
+from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.tables.row_types import Doing
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure
@@ -42,13 +42,13 @@ def _may_wait(root: int, observations: Observations) -> bool:
     excused who have done as much as ever, and wait themselves. Who waits on a thread that has issued nothing before may
     be ahead of everybody.
     """
-    groups = [group for group in observations.groups if root in group.lanes and passes_unrecorded(group, observations)]
-    if _was_looked_at(root, observations):
-        return bool(groups) or (is_of_gloo(root, observations) and not _records_all_groups(root, observations))
-    owed = any(may_owe(other, group, observations) for group in groups for other in group.members if other != root)
+    groups = [group for group in observations.groups if root in group.lanes and passes_unrecorded(group)]
+    if _was_looked_at(root, observations.roster):
+        return bool(groups) or (is_of_gloo(root, observations.traces) and not _records_all_groups(root, observations))
+    owed = any(may_owe(other, group) for group in groups for other in group.members if other != root)
     waiters = {edge.waiter for edge in observations.edges if root in edge.holders}
     ahead = bool(waiters) and all(observations.traces[rank].on_new_thread for rank in waiters)
-    return is_of_gloo(root, observations) and (owed or ahead or not _tells_all_groups(observations.traces[root]))
+    return is_of_gloo(root, observations.traces) and (owed or ahead or not _tells_all_groups(observations.traces[root]))
 
 
 def _records_all_groups(rank: int, observations: Observations) -> bool:
@@ -67,8 +67,8 @@ def _tells_all_groups(trace: Trace) -> bool:
     return told and all(at in used for at, group in enumerate(trace.groups) if group.name)
 
 
-def _was_looked_at(rank: int, observations: Observations) -> bool:
-    return any(look.looked_at_ns is not None for look in observations.roster.ranks[rank].looks)
+def _was_looked_at(rank: int, roster: Roster) -> bool:
+    return any(look.looked_at_ns is not None for look in roster.ranks[rank].looks)
 
 
 def outsiders(observations: Observations) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ def with_hidden(
     """
     if not faults:
         return _hidden_faults(tuple(hidden), graph, observations)
-    if all(_are_undumped(fault.culprits, observations) for fault in faults):
+    if all(_are_undumped(fault.culprits, observations.roster) for fault in faults):
         return [*_hidden_faults(tuple(hidden), graph, observations), *faults]
     if len(faults) != 1 or not set(outsiders(observations)) <= set(faults[0].culprits):
         return faults
@@ -114,17 +114,17 @@ def with_hidden(
     return [replace(faults[0], victims=victims, remarks=(*faults[0].remarks, remark))]
 
 
-def _are_undumped(ranks: Sequence[int], observations: Observations) -> bool:
+def _are_undumped(ranks: Sequence[int], roster: Roster) -> bool:
     """Is all that is held against them that there is no dump? Who left one and has not come is no less suspect."""
-    views = (observations.roster.ranks[rank] for rank in ranks)
-    return not observations.roster.live and all(view.gone and view.exited is None for view in views)
+    views = (roster.ranks[rank] for rank in ranks)
+    return not roster.live and all(view.gone and view.exited is None for view in views)
 
 
 def _hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Observations) -> list[Fault]:
     """Explain roots that wait unrecorded: someone outside, a call not got past, or each other."""
     unread = tuple(rank for rank in hidden if observations.state(rank) is WaitState.UNKNOWN)
     outside = tuple(rank for rank in outsiders(observations) if rank not in hidden)
-    if outside and not (unread and _are_undumped(outside, observations)):
+    if outside and not (unread and _are_undumped(outside, observations.roster)):
         return [_outsider_fault(outside, hidden, graph, observations)]
     victims, own = graph.victims_of(hidden), waited_in(graph.edges_to(hidden))
     if unread or any(_peers_unknown(rank, observations) for rank in hidden):
@@ -151,7 +151,7 @@ def _group_fault(own: _Own, victims: frozenset[int], hidden: tuple[int, ...], ob
     number = own.get("sequence")
     named = all(seen.awaited is not None for seen in observations.seen(hidden))
     words = {
-        "stored": in_store(hidden, observations) + ("" if user is None else f" at {place(user)}"),
+        "stored": in_store(hidden, observations.activities) + ("" if user is None else f" at {place(user)}"),
         "waiting": tuple(sorted(victims)),
         "hidden": hidden,
         "what": f" in {own['op']}{'' if number is None else f' #{number}'}" if own.get("op") else "",
@@ -160,11 +160,11 @@ def _group_fault(own: _Own, victims: frozenset[int], hidden: tuple[int, ...], ob
     return fault_by("in_store_for_nobody", (), victims | {*hidden}, words, **own)
 
 
-def in_store(ranks: Sequence[int], observations: Observations) -> str:
+def in_store(ranks: Sequence[int], activities: ByRank[Activity]) -> str:
     """Say what ranks wait for in the store, those that wait for the same together."""
     together: dict[str, list[int]] = defaultdict(list)
     for rank in ranks:
-        together[observations.activities[rank].label].append(rank)
+        together[activities[rank].label].append(rank)
     told = [f"{ranks_with(each, 'is', 'are')} {label}" for label, each in [*together.items()][:_MOST_KEYS]]
     return ", ".join(told) + (" …" if len(together) > _MOST_KEYS else "")
 

@@ -61,7 +61,7 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
     found += [item for rank in fault.culprits for item in _of_rank(observations.roster.ranks[rank], observations)]
     if not any(isinstance(each, StackEvidence) for each in fault.evidence):
         found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
-    found += awaited_evidence(fault.culprits or fault.victims, observations)
+    found += awaited_evidence(fault.culprits or fault.victims, observations.activities)
     for rank in (rank for rank in fault.culprits if rank in observations.activities):
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if fault.kind is Kind.STARTUP_INCOMPLETE:

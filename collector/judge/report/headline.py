@@ -115,7 +115,7 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
         minutes = f"{ALLOWED_SECONDS[reading.phase] / 60:.0f} minutes"
         return f"others have waited for {reading.stall:.1f} s for {who}, {phase}; that may take {minutes}"
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
-    at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
+    at = f" on {on_silent_nodes(reading.waited_for, observations.roster)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
 
 

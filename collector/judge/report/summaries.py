@@ -93,7 +93,7 @@ def _of_absence(fault: Fault, observations: Observations) -> dict[str, Any]:
     words |= {"held": ""} if {*fault.culprits} <= {edge.waiter for edge in fault.edges} else {}
     waits = f"; {ranks_with(fault.victims, 'waits', 'wait')} for {either(fault.culprits, 'it', 'them')}"
     words |= {"waits": waits if fault.victims else "", "of": _operation(fault) or " the others"}
-    return words | {"node": on_silent_nodes(fault.culprits, observations)}
+    return words | {"node": on_silent_nodes(fault.culprits, observations.roster)}
 
 
 def _of_stuck(fault: Fault, observations: Observations) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from collector.align.groups.table import GroupView, Lane
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
+from collector.align.roster import ByRank
 from collector.align.thresholds import LEAST_EARLIER
 from shared.isolation import costs_itself
 from shared.wire.trace import Trace
@@ -49,7 +50,7 @@ def broken_habit(observations: Observations) -> Short | None:
         (rank, habit)
         for group in observations.groups
         for rank in group.lanes
-        if (habit := _habit_on(group, rank, observations)) is not None and habit.now < habit.usual
+        if (habit := _habit_on(group, rank)) is not None and habit.now < habit.usual
     ]
     if len({rank for rank, _ in found}) != 1:
         return None
@@ -58,20 +59,20 @@ def broken_habit(observations: Observations) -> Short | None:
     return Short(rank, f"sends and receives by Gloo's count: {counts}")
 
 
-def may_owe(rank: int, group: GroupView, observations: Observations) -> bool:
+def may_owe(rank: int, group: GroupView) -> bool:
     """May a rank lack its side of what another one waits in, unrecorded? Not who waits after as much as ever."""
-    habit = _habit_on(group, rank, observations)
+    habit = _habit_on(group, rank)
     return habit is None or habit.now < habit.usual
 
 
-def is_of_gloo(rank: int, observations: Observations) -> bool:
+def is_of_gloo(rank: int, traces: ByRank[Trace]) -> bool:
     """Does its record leave out all sends and receives?"""
-    return {signature.backend for signature in observations.traces[rank].signatures} == {COUNTS_UNRECORDED}
+    return {signature.backend for signature in traces[rank].signatures} == {COUNTS_UNRECORDED}
 
 
-def passes_unrecorded(group: GroupView, observations: Observations) -> bool:
+def passes_unrecorded(group: GroupView) -> bool:
     """Have ranks of the group sent or received what Gloo numbers and leaves out?"""
-    lanes = ((observations.traces.get(rank), lane) for rank, lane in group.lanes.items())
+    lanes = ((group.traces.get(rank), lane) for rank, lane in group.lanes.items())
     return any(trace is not None and max(_left_out(lane, trace), default=0) > 0 for trace, lane in lanes)
 
 
@@ -81,9 +82,9 @@ def _left_out(lane: Lane, trace: Trace) -> Iterable[int]:
     return (trace.op_id[after] - trace.op_id[before] - 1 for before, after in pairwise(ours) if lane.is_gapless)
 
 
-def _habit_on(group: GroupView, rank: int, observations: Observations) -> Habit | None:
+def _habit_on(group: GroupView, rank: int) -> Habit | None:
     """Compare the gap before the last, unfinished operation with those before operations that came about alike."""
-    lane, trace = group.lanes.get(rank), observations.traces.get(rank)
+    lane, trace = group.lanes.get(rank), group.traces.get(rank)
     if lane is None or trace is None or not lane.pending or lane.pending[-1] != lane.issued or not lane.is_gapless:
         return None
     if len(lane.positions) < 2 or trace.signatures[trace.signature[lane.positions[-1]]].backend != COUNTS_UNRECORDED:

@@ -4,7 +4,8 @@ from collector.align.groups.device_queues import unfinished
 from collector.align.groups.process_groups import role_of
 from collector.align.groups.table import GroupView
 from collector.align.observations import Observations
-from collector.align.roster import Presence
+from collector.align.roster import ByRank, Presence, Roster
+from collector.align.stacks.activity import Activity
 from collector.align.thresholds import is_majority
 from collector.judge.certainty import Support
 from collector.judge.fault import TELLING, Fault
@@ -35,7 +36,7 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
     strays = programs.strays(waiting)
     if len(strays) == len(waiting):
         return fault.convicting(waiting, Support.PART_OF_RECORD, *fault.remarks, *map(str, strays))
-    if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, observations) for rank in fault.culprits):
+    if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, observations.activities) for rank in fault.culprits):
         return fault
     remark = "most of the group has not issued this operation: they are blocked, or the few that wait went astray"
     if len(waiting) == len(fault.culprits) == 1:
@@ -59,7 +60,7 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     come = {rank for other in same for rank in other.lanes.keys() - other.absent_at(sequence)}
     waiting = {rank for other in same for rank, lane in other.lanes.items() if lane.pending}
     idle = {rank for rank in behind if not unfinished(observations.traces[rank])}
-    ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations)]
+    ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations.roster)]
     may_be_more = size > 2 or (group.inferred and observations.roster.world_size is None)
     one_each = len(idle) == len(come) == 1 and may_be_more
     return (
@@ -69,20 +70,20 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     )
 
 
-def _ended_well(rank: int, observations: Observations) -> bool:
-    exited = observations.roster.ranks[rank].exited
+def _ended_well(rank: int, roster: Roster) -> bool:
+    exited = roster.ranks[rank].exited
     return exited is not None and exited.exit_code == 0
 
 
-def _held_elsewhere(rank: int, observations: Observations) -> bool:
+def _held_elsewhere(rank: int, activities: ByRank[Activity]) -> bool:
     """Does its stack or state tell what holds it, whatever the others do?"""
-    activity = observations.activities.get(rank)
+    activity = activities.get(rank)
     return activity is not None and (activity.cause in TELLING or activity.kernel_tells)
 
 
 def _went_on(rank: int, observations: Observations) -> bool:
     """Has it ended well, or does it leave? Whoever waits elsewhere is no root to begin with."""
     if observations.roster.ranks[rank].presence is Presence.EXITED:
-        return _ended_well(rank, observations)
+        return _ended_well(rank, observations.roster)
     activity = observations.activities.get(rank)
     return activity is not None and activity.cause is Cause.TEARDOWN
