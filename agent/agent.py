@@ -139,7 +139,8 @@ class Agent:
         deadline = Deadline(limit).sooner(_SECONDS_FOR_THE_ANSWER)
         found = self.node.find(deadline)
         ranks = [rank for rank in found.ranks if choice.holds(rank)]
-        context = LookContext(self.procfs, self.node.host)
+        whose = {pid: rank.identity for rank in found.ranks for pid in (rank.stat.pid, *rank.children)}
+        context = LookContext(self.procfs, self.node.host, whose)
         asking = None if choice.pids else self._surroundings.begin(deadline)
         snapshots = self._looker.look_at_all(ranks, context, question, deadline)
         exited = tuple(filter(choice.held, found.exited))

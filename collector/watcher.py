@@ -17,8 +17,9 @@ from prometheus_client.registry import Collector
 from collector.align.expected import FoundHung
 from collector.align.marks.agent_marks import Reported
 from collector.concurrency.tasks import end, in_background, log_failure
+from collector.detect.alarms import Alarm, Suspected
 from collector.detect.detector import Detector, JobKey, Over, ToAsk, told_of
-from collector.detect.job_watch import Alarm, JobWatch, Suspected
+from collector.detect.job_watch import JobWatch
 from collector.detect.reports import reported_by
 from collector.gather.judge_and_stamp import rfc3339
 from collector.keep.async_store import AsyncStore

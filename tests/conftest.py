@@ -15,12 +15,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from agent.proc.procfs import is_initial_namespace
 from deploy.lab.environment import environment
 from shared import isolation
 from tests.needed import skip_without
 
 NO_SKIPS = "UNHANG_NO_SKIPS"
-"""Set by CI, which has everything but a GPU and the lab: a skipped test fails there."""
+"""Set by CI, which has everything but a GPU, the lab and perhaps a machine of its own: a skipped test fails there."""
 
 # A machine that pauses breaks no property. CI tries the same examples each time, whoever works here tries others.
 settings.register_profile(
@@ -154,6 +155,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs root, to become other users")
     if item.get_closest_marker("ptrace") and not _may_trace():
         pytest.skip("needs the right to trace processes: root, or kernel.yama.ptrace_scope=0")
+    if item.get_closest_marker("node") and not is_initial_namespace("pid"):
+        pytest.skip("needs to see all processes of the machine: in a container it does not")
     if item.get_closest_marker("lab") and not environment().is_there:
         pytest.skip("needs the lab: `make lab` fetches it")
     for needs in item.iter_markers("needs"):
@@ -166,7 +169,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turn a skip into a failure where everything is there that a test may need."""
     report = yield
-    elsewhere = any(item.get_closest_marker(name) is not None for name in ("gpu", "lab"))
+    elsewhere = any(item.get_closest_marker(name) is not None for name in ("gpu", "lab", "node"))
     expected = elsewhere or hasattr(report, "wasxfail")
     if report.skipped and not expected and os.environ.get(NO_SKIPS):
         report.outcome = "failed"

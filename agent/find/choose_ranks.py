@@ -25,6 +25,7 @@ from agent.errors import Gone
 from agent.find.launchers import LAUNCHERS
 from agent.find.pod_of_process import place_of
 from agent.find.processes import Candidate, Lister, Listing, RankLikelihood
+from agent.find.servers import servers_above
 from agent.find.siblings import TOGETHER_SECONDS, siblings_of
 from agent.proc.procfs import ProcFs, Stat
 from shared.errors import NotPermitted
@@ -57,6 +58,8 @@ class Rank(NamedTuple):
     """Is it known to have called init_process_group?"""
     beside: tuple[int, ...] = ()
     """Processes that were started together with it, and are no ranks yet."""
+    above: tuple[int, ...] = ()
+    """Processes that may take requests for it and for those of its family; told with the first of these."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -80,8 +83,9 @@ def discover(listing: Listing, lister: Lister, procfs: ProcFs, host: str) -> Fou
     others = {candidate.stat.pid for candidate in chosen if candidate.has_group}
     chosen.sort(key=lambda each: (each.identity.job or "", each.identity.rank, each.stat.pid))
     beside = siblings_of(chosen, listing, lister)
+    above = servers_above(chosen, listing, lister, procfs)
     made = (_rank(candidate, families, others, procfs, host) for candidate in chosen)
-    ranks = [rank._replace(beside=beside.get(rank.stat.pid, ())) for rank in made]
+    ranks = [rank._replace(beside=beside.get(rank.stat.pid, ()), above=above.get(rank.stat.pid, ())) for rank in made]
     return FoundRanks(tuple(ranks), tuple(_zombies(listing, ranks, procfs)), _missing(listing, lister, ranks))
 
 

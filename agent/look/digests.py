@@ -133,6 +133,7 @@ def _job_digest(
             exited=tuple(_exited(each) for each in gone if _is_told(each, attempt))[:MOST_EXITED],
             spinning=tuple(each.identity.rank for each in now if each.identity.pid in spinning),
             timed_out=tuple(each.identity.rank for each in now if each.timed_out),
+            unanswered=_tenths(max((each.unanswered for each in now if each.unanswered is not None), default=None)),
         )
     except ValidationError:
         return None  # a job that is named or numbered as no job is
@@ -170,6 +171,7 @@ def _states_of(digest: NodeDigest) -> object:
             tuple(gone.rank for gone in job.exited),
             job.spinning,
             job.timed_out,
+            _is_still(job.unanswered),
         )
         for job in digest.jobs
     ) + tuple((sign.kind, sign.name) for sign in digest.signs)

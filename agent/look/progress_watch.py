@@ -24,8 +24,9 @@ from agent.sources.logs.log_growth import own_log_fds, tells_timeout, total_byte
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import has_moved, take_beat
 from agent.sources.recorder.memory.marks import GroupMark
+from agent.sources.serving.requests import unanswered_by
 from shared.errors import NotPermitted
-from shared.wire.snapshot import Beat, Exited, Identity
+from shared.wire.snapshot import Beat, Exited, Identity, Requests
 from shared.wire.trace import Marks
 
 _GONE_IS_TOLD_SECONDS = 900.0
@@ -61,6 +62,10 @@ class _Watched:
     """When its memory was first found to be gone."""
     timed_out: float | None = None
     """When a line of a watchdog was first found in its log, since it last went on."""
+    requests: Requests | None = None
+    """What clients of its servers wait for, if it has stood still for a while; None: it goes on, or has no servers."""
+    unaccepted_since: float | None = None
+    """Since when, of such a one, connections wait to be accepted."""
 
     def only_waits(self, now: float) -> bool:
         """Has it an operation pending, and has it issued nothing for longer than it may be at work beside that?"""
@@ -80,6 +85,8 @@ class RankProgress:
     may_be_pending: bool
     timed_out: bool = False
     """Has it written a watchdog's line while it stood still?"""
+    unanswered: float | None = None
+    """For how long a request has waited at most that was sent to its servers, while it stood still; None: none has."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,7 @@ class Watch:
 
     def beat(self) -> None:
         """Take everyone's beat and note who has moved."""
+        context = LookContext(self._procfs, self._host)
         for watched in self._copy():
             pid = watched.rank.stat.pid
             try:
@@ -127,8 +135,12 @@ class Watch:
             except (Gone, NotPermitted):
                 continue
             told = self._may_tell_timeout(watched, beat) and tells_timeout(self._procfs, pid, watched.logs)
+            requests = unanswered_by(watched.rank.above, context) if self._has_nothing_to_do(watched) else None
             with self._lock:
                 self._note(watched, beat)
+                watched.requests = requests
+                waits = requests is not None and requests.unaccepted > 0
+                watched.unaccepted_since = (watched.unaccepted_since or self._clock()) if waits else None
                 watched.timed_out = self._clock() if told else watched.timed_out
 
     def take_marks(self, rank: Rank, marks: tuple[GroupMark, ...]) -> None:
@@ -199,6 +211,11 @@ class Watch:
         stands = still is not None and self._clock() - still >= _STANDS_SECONDS
         grew = watched.last is not None and (beat.log_bytes or 0) > (watched.last.log_bytes or 0)
         return stands and grew and watched.timed_out is None
+
+    def _has_nothing_to_do(self, watched: _Watched) -> bool:
+        """Has it servers, and issues or does it nothing? Of an engine at work nobody need know who waits for it."""
+        stood = [self._clock() - at for at in (watched.still_since, watched.marks.still_since) if at is not None]
+        return bool(watched.rank.above) and max(stood, default=0.0) >= _STANDS_SECONDS
 
     def _copy(self) -> tuple[_Watched, ...]:
         with self._lock:
@@ -272,7 +289,10 @@ def _progress_of(watched: _Watched, now: float) -> RankProgress:
     marks = watched.marks
     still, idle = (None if at is None else max(0.0, now - at) for at in (marks.still_since, watched.still_since))
     timed_out = watched.timed_out is not None
-    return RankProgress(watched.rank.identity, still, idle, marks.newest, marks.may_be_pending, timed_out)
+    asked = None if watched.requests is None else watched.requests.oldest_seconds
+    unaccepted = None if watched.unaccepted_since is None else max(0.0, now - watched.unaccepted_since)
+    unanswered = max((each for each in (asked, unaccepted) if each is not None), default=None)
+    return RankProgress(watched.rank.identity, still, idle, marks.newest, marks.may_be_pending, timed_out, unanswered)
 
 
 def _was_oom_killed(counts: tuple[OomCount, ...], exited: Exited) -> bool | None:

@@ -40,12 +40,17 @@ def holds_sockets(procfs: ProcFs, pid: int) -> bool:
 
 def sockets_of(procfs: ProcFs, pid: int) -> Iterator[int]:
     """Yield the inode of each socket that a process has open, by descriptor. Raises Gone or NotPermitted."""
+    return (inode for _, inode in fds_of_sockets(procfs, pid))
+
+
+def fds_of_sockets(procfs: ProcFs, pid: int) -> Iterator[tuple[int, int]]:
+    """Yield descriptor and inode of each socket that a process has open. Raises Gone or NotPermitted."""
     for fd in procfs.fds(pid):
         match = None
         with suppress(Gone):
             match = _SOCKET.fullmatch(procfs.link(pid, f"fd/{fd}"))
         if match is not None:
-            yield int(match[1])
+            yield fd, int(match[1])
 
 
 class SocketEntry(NamedTuple):

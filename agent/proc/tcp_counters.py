@@ -1,4 +1,4 @@
-"""How many bytes a TCP connection of another process has carried: no file in /proc shows it.
+"""What a TCP connection of another process has carried, and who spoke last in it: no file in /proc shows it.
 
 The descriptor is duplicated, asked with `getsockopt(TCP_INFO)` and closed again within microseconds; nothing is read
 from it. That works in every network namespace, unlike sock_diag(7), and needs what ptrace needs.
@@ -16,6 +16,11 @@ from agent.proc.libc import call_libc
 
 _PIDFD_GETFD = 438
 _INFO_BYTES = 192
+_LAST_AT = 44
+_LAST = struct.Struct("=I4xI")
+"""tcpi_last_data_sent and tcpi_last_data_recv: milliseconds since then."""
+_HANDSHAKE = 1
+"""What a connection may count as sent in which nothing was: one that has just been asked may show no other sign."""
 _BYTES_AT = 120
 _BYTES = struct.Struct("=QQ")
 """tcpi_bytes_acked and tcpi_bytes_received, from Linux 4.1 on."""
@@ -26,6 +31,8 @@ class Carried(NamedTuple):
 
     sent: int
     received: int
+    unanswered_seconds: float | None = None
+    """Since when it is our turn: the other side has said something, and nothing was sent since. None: it is not."""
 
 
 def bytes_carried(pid: int, fds: Iterable[int]) -> dict[int, Carried]:
@@ -52,6 +59,7 @@ def _carried(process: int, fd: int) -> Carried:
         os.close(ours)
         raise
     with known:
-        return Carried(
-            *_BYTES.unpack_from(known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES), _BYTES_AT)
-        )
+        info = known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    (sent_ms, received_ms), (sent, received) = _LAST.unpack_from(info, _LAST_AT), _BYTES.unpack_from(info, _BYTES_AT)
+    ours = received > 0 and (received_ms < sent_ms or sent <= _HANDSHAKE)
+    return Carried(sent, received, received_ms / 1000 if ours else None)

@@ -16,6 +16,7 @@ from agent.proc.procfs import ProcFs
 from agent.sources.fd_connections import sockets_of
 from agent.sources.look_context import LookContext
 from agent.sources.source import Answer, LookDepth
+from agent.sources.waits.other_ends import other_holders
 from shared.errors import NotPermitted
 from shared.missing import Reason
 from shared.redaction.redact import redact
@@ -193,8 +194,7 @@ def _pipes(context: LookContext, pid: int, found: list[Descriptor]) -> tuple[Pip
 
 def _pipe(context: LookContext, end: Descriptor) -> Pipe:
     mode = end.flags & os.O_ACCMODE
-    others = [pid for pid, fd in context.holders(end.target) if _is_other_end(context.procfs, pid, fd, mode)]
-    pids = tuple(dict.fromkeys(others))[:_MOST_HOLDERS]
+    pids = tuple(other_holders(context, end.target, mode))[:_MOST_HOLDERS]
     return Pipe(
         fd=end.fd,
         direction=_DIRECTIONS.get(mode, "both"),
@@ -202,11 +202,3 @@ def _pipe(context: LookContext, end: Descriptor) -> Pipe:
         other_end=pids,
         other_names=tuple(map(context.procfs.known_name, pids)),
     )
-
-
-def _is_other_end(procfs: ProcFs, pid: int, fd: int, mode: int) -> bool:
-    info = dict(_INFO.findall(procfs.known_text(pid, f"fdinfo/{fd}", most=4096)))
-    if "flags" not in info:
-        return False
-    other = int(info["flags"], 8) & os.O_ACCMODE
-    return other != mode or other == os.O_RDWR

@@ -2,9 +2,10 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
+from types import MappingProxyType
 
 from pydantic import BaseModel
 
@@ -16,16 +17,20 @@ from agent.proc.socket_tables import Sockets
 from shared.errors import NotPermitted
 from shared.missing import Reason
 from shared.value import as_json
+from shared.wire.snapshot import Identity
 
 _MOST_LINKS = 200_000
 _SCAN_SECONDS = 1.0
+NOBODY: Mapping[int, Identity] = MappingProxyType({})
 
 
 class LookContext:
     """The surroundings of a look. Its tables are as old as the look."""
 
-    def __init__(self, procfs: ProcFs, host: str) -> None:
+    def __init__(self, procfs: ProcFs, host: str, ranks: Mapping[int, Identity] = NOBODY) -> None:
+        """`ranks`: whose the processes are that are ranks, or that ranks have started."""
         self.procfs = procfs
+        self.ranks = ranks
         self.host = host
         self.allowance = AnswerLimits()
         self._lock = threading.Lock()

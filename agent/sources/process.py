@@ -20,6 +20,7 @@ from agent.sources.logs.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import take_beat, without_spinners
 from agent.sources.source import Answer, LookDepth
+from agent.sources.waits.other_ends import EPOLLS, POLLS, child_of, polled, watched, with_awaited
 from agent.tools.ptrace_access import trace_obstacle
 from agent.tools.syscall_names import fd_argument, path_argument, read_syscall, takes_lock
 from shared.errors import NotPermitted
@@ -59,13 +60,18 @@ class ProcessSource:
 
 
 def with_arguments(process: Process, context: LookContext, pool: ThreadPool, deadline: Deadline) -> Process:
-    """Add the path that a system call works on, or when it ends; not where the process's memory takes too long."""
-    if process.syscall is None or (path_argument(process.syscall.name) is None and process.syscall.name not in MAY_END):
+    """Add what a system call works on, when it ends, and what it waits for, as far as its process's memory can be read
+    soon.
+    """
+    call = process.syscall
+    if call is None:
         return process
-    read = partial(_arguments_of_syscall, context, process.pid, process.syscall)
-    owner = (process.pid, process.started_at)
-    found = pool.run({"path": read}, deadline.at_most(_PATH_SECONDS), owner=owner)["path"]
-    return process if isinstance(found, Exception) else process.model_copy(update={"syscall": found})
+    if path_argument(call.name) is not None or call.name in MAY_END | POLLS:
+        read = partial(_arguments_of_syscall, context, process.pid, call)
+        owner = (process.pid, process.started_at)
+        found = pool.run({"path": read}, deadline.at_most(_PATH_SECONDS), owner=owner)["path"]
+        process = process if isinstance(found, Exception) else process.model_copy(update={"syscall": found})
+    return with_awaited(process, context)
 
 
 def read_process(
@@ -172,8 +178,10 @@ def _syscall(context: LookContext, pid: int) -> Syscall | None:
         call = read_syscall(context.procfs, pid)
         argument = None if call is None else fd_argument(call.name)
         if call is None or argument is None or len(call.arguments) <= argument:
-            return None if call is None else Syscall(name=call.name)
-        return _with_file(context, pid, call.name, call.arguments[argument] & 0xFFFF_FFFF)
+            return None if call is None else Syscall(name=call.name, child=child_of(context.procfs, pid, call))
+        fd = call.arguments[argument] & 0xFFFF_FFFF
+        fds = watched(context.procfs, pid, fd) if call.name in EPOLLS else ()
+        return _with_file(context, pid, call.name, fd).model_copy(update={"fds": fds})
     return None
 
 
@@ -183,6 +191,8 @@ def _arguments_of_syscall(context: LookContext, pid: int, syscall: Syscall) -> S
     if call is None or call.name != syscall.name:
         return syscall
     at = path_argument(call.name)
+    if call.name in POLLS:
+        return syscall.model_copy(update={"fds": polled(call, partial(_bytes_at, procfs, pid))})
     if at is None:
         left = seconds_left(call.name, call.arguments, partial(_bytes_at, procfs, pid))
         return syscall.model_copy(update={"ends_in_seconds": left})

@@ -1,4 +1,6 @@
-"""The source `stacks`: the Python stacks of a rank and of its children, such as DataLoader workers."""
+"""The source `stacks`: the Python stacks of a rank, of its children, such as DataLoader workers, and of those to whom
+its wait leads.
+"""
 
 import os
 import threading
@@ -17,32 +19,42 @@ from agent.sources.look_context import LookContext
 from agent.sources.polled_lock import polled_lock
 from agent.sources.process import read_process, with_arguments
 from agent.sources.progress_counters import take_settled_beat
+from agent.sources.serving.requests import unanswered_by
 from agent.sources.source import Answer, LookDepth
+from agent.sources.waits.other_ends import AWAITING
 from agent.tools.memory_budget import Memory
 from agent.tools.pyspy import dump_stacks
 from agent.tools.pystack import dump_stacks_with_pystack
+from agent.tools.syscall_names import read_syscall
 from shared.errors import NotPermitted
 from shared.json_bounds import json_cost
 from shared.missing import Missing, Reason
+from shared.wire.job_names import is_same_job
 from shared.wire.snapshot import Child, Process
 from shared.wire.stacks import Stacks
 
 _MOST_CHILDREN = 64
 _MOST_CHILD_STACKS = 8
+_MOST_FOLLOWED = 8
+"""Processes to which the wait of one rank leads: each costs a look."""
 _MOST_AT_ONCE = 8
 """Processes that are read, however many CPUs there are: what py-spy says of a hostile one is megabytes."""
 _MOST_KEPT = 12 * 1024 * 1024
 _MOST_KEPT_OF_CHILD = 3 * 1024 * 1024
 """Of memory, for the stacks of one process: 300 threads of 60 frames take a third of the first."""
 _ONE_OF_MANY = "the rank has many children; others in the same state were examined"
-_WITHHELD = {"wchan": None, "syscall": None, "kernel_stack": (), "lock_holders": (), "before": None, "after": None}
-"""What /proc shows to none but a process's own user: left out of what the job has started with other rights."""
+_WITHHELD: dict[str, object] = dict.fromkeys(("wchan", "syscall", "before", "after"))
+_WITHHELD |= {"kernel_stack": (), "lock_holders": (), "awaits": (), "command": ""}
+"""What /proc shows to none but a process's own user: left out of what is not the rank's user's own."""
 _PLAIN_SECONDS = 3.0
 _NATIVE_SECONDS = 20.0
 
 
 class StacksSource:
-    """Fills `stacks`, `children` and `beside`. As many processes are read at a time as there are CPUs, not more."""
+    """Fills `stacks`, and those of processes near: `children`, `beside`, `above`, with the `requests` to these.
+
+    As many processes are read at a time as there are CPUs, not more.
+    """
 
     name = "stacks"
 
@@ -63,10 +75,15 @@ class StacksSource:
         stacks = _within(stacks, _MOST_KEPT)
         if question.brief:
             return {"stacks": stacks}
+        children = self._others(rank, rank.children, context, deadline)
+        requests = unanswered_by(rank.above, context)
         return {
             "stacks": stacks,
-            "children": self._others(rank, rank.children, context, deadline),
+            "children": children,
+            "followed": self._followed(rank, children, context, deadline),
             "beside": self._others(rank, rank.beside, context, deadline),
+            "above": () if requests is None else self._others(rank, requests.servers, context, deadline),
+            "requests": requests,
             "polled_lock": polled_lock(stacks, rank, context, self._program, deadline) or contended_file(rank, context),
         }
 
@@ -103,24 +120,65 @@ class StacksSource:
         children = self._pool.run(looks, deadline, owner=rank.key, whose=rank.identity.user).values()
         return tuple(sorted((c for c in children if isinstance(c, Child)), key=lambda child: child.process.pid))
 
+    def _followed(
+        self, rank: Rank, children: Sequence[Child], context: LookContext, deadline: Deadline
+    ) -> tuple[Child, ...]:
+        """Look at whoever owes the rank or its children what they wait for, and at whoever owes these something."""
+        with suppress(Gone, NotPermitted):
+            call = read_syscall(context.procfs, rank.stat.pid)
+            waits = call is not None and call.name in AWAITING
+            waiting = [child.process for child in children]
+            waiting += [self._process(rank.stat.pid, rank, context, deadline)] if waits else []
+            return self._owing(rank, waiting, context, deadline)
+        return ()
+
+    def _owing(
+        self, rank: Rank, waiting: Sequence[Process], context: LookContext, deadline: Deadline
+    ) -> tuple[Child, ...]:
+        found: list[Child] = []
+        seen = {pid for pid, identity in context.ranks.items() if is_same_job(identity, rank.identity)}
+        seen |= {rank.stat.pid, *rank.children}
+        while waiting and len(found) < _MOST_FOLLOWED:
+            pids = [holder.pid for each in waiting for end in each.awaits for holder in end.holders]
+            fresh = [pid for pid in dict.fromkeys(pids) if pid not in seen][: _MOST_FOLLOWED - len(found)]
+            seen.update(fresh)
+            looks = self._others(rank, fresh, context, deadline)
+            found += looks
+            waiting = [look.process for look in looks]
+        return tuple(found)
+
     def _process(self, pid: int, rank: Rank, context: LookContext, deadline: Deadline) -> Process:
         process = read_process(context, pid)
         try:
-            require_below(context.procfs, pid, rank.stat.pid)
+            _require_ours(pid, rank, context)
         except NotPermitted:
             return process.model_copy(update=_WITHHELD)
         return with_arguments(process, context, self._pool, deadline)
 
     def _child(self, process: Process, rank: Rank, context: LookContext, deadline: Deadline, chosen: bool) -> Child:
         try:
-            require_below(context.procfs, process.pid, rank.stat.pid)
+            _require_ours(process.pid, rank, context)
         except NotPermitted as error:
             return Child(process=process.model_copy(update=_WITHHELD), stacks=missing_for("stacks", error))
+        whose = context.ranks.get(process.pid)
+        identity = None if whose is None or is_same_job(whose, rank.identity) else whose
         if not chosen:
-            return Child(process=process, stacks=missing_for("stacks", Unavailable(Reason.REFUSED, _ONE_OF_MANY)))
+            missing = missing_for("stacks", Unavailable(Reason.REFUSED, _ONE_OF_MANY))
+            return Child(process=process, stacks=missing, identity=identity)
         stacks = _within(self._stacks(process.pid, context, native=False, deadline=deadline), _MOST_KEPT_OF_CHILD)
         after = take_settled_beat(context.procfs, process.pid)
-        return Child(process=process.model_copy(update={"after": after}), stacks=stacks)
+        return Child(process=process.model_copy(update={"after": after}), stacks=stacks, identity=identity)
+
+
+def _require_ours(pid: int, rank: Rank, context: LookContext) -> None:
+    """Raise NotPermitted unless a process is of the rank's user, whom it may have been given by a connection, and of
+    its container: in another one the same number may be another user's.
+    """
+    require_below(context.procfs, pid, rank.stat.pid)
+    if pid not in (rank.stat.pid, *rank.children, *rank.beside):
+        here, there = (context.procfs.link(each, "ns/pid") for each in (rank.stat.pid, pid))
+        if here != there:
+            raise NotPermitted(f"process {pid} runs in another container than the rank: nothing of it is read")
 
 
 def _within(stacks: Stacks | Missing, most: int) -> Stacks | Missing:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from collector.align.expected import Expected, NodesAsked
 from collector.align.logs.attributed_lines import is_wait
 from collector.align.processes import MOST_RANKS
+from collector.align.ras.communicators import RasView
 from collector.align.roster import Presence, RankView
 from shared.rank_sets import unfold
 from shared.wire.snapshot import Exited, Identity, NodeSnapshot
@@ -56,6 +57,20 @@ def _in_other_jobs(seen: Mapping[int, RankView], expected: Expected) -> frozense
     sizes = {view.identity.world_size for view in seen.values() if view.identity is not None}
     beside = (frozenset(unfold(each.ranks)) for each in expected.neighbours if {each.world_size} == sizes)
     return frozenset().union(*(ranks for ranks in beside if not ranks & seen.keys()))
+
+
+def ended_by_ras(
+    views: Mapping[int, RankView], ras: RasView | None, snapshots: Sequence[NodeSnapshot]
+) -> dict[int, RankView]:
+    """Return the views, where of ranks that no node has some have ended: NCCL RAS knows a process that is no more."""
+    nodes = {place: each.host for each in snapshots if each.ras is not None for place in each.ras.gone}
+    places = {} if ras is None else ras.places
+    ended = {
+        rank: replace(view, presence=Presence.EXITED, exited=Exited(pid=places[rank][1]), host=nodes[places[rank]])
+        for rank, view in views.items()
+        if view.presence is Presence.ABSENT and places.get(rank) in nodes
+    }
+    return {**views, **ended}
 
 
 def ended_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> dict[int, Identity]:

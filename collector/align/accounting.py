@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from collector.align.absent_ranks import ended_ranks, of_files, only_logged, views_of_absent
+from collector.align.absent_ranks import ended_by_ras, ended_ranks, of_files, only_logged, views_of_absent
 from collector.align.expected import Expected
 from collector.align.logs.unowned_lines import logged_communicators, unowned_events
 from collector.align.node_clocks import clocks_off
@@ -59,6 +59,8 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
         undumped = only_logged(seen)
         alone = len(absent) + len(undumped) == 1 and world_size is not None
         gone = {rank: of_files(view, alone=alone) for rank, view in gone.items()} | undumped
+    ras = ras_view(chosen, snapshots, world_size)
+    gone = ended_by_ras(gone, ras, snapshots)
     return Roster(
         job=expected.job or next((s.identity.job for s in current), None),
         world_size=world_size,
@@ -71,7 +73,7 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
         ),
         unowned=unowned_events(chosen, snapshots),
         communicators=logged,
-        ras=ras_view(chosen, snapshots, world_size),
+        ras=ras,
         lost_by_ras=lost_processes(snapshots),
         unlisted=_unlisted(snapshots, expected),
         clocks_off=off,

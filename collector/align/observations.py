@@ -11,17 +11,18 @@ from collector.align.groups.wait_edges import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
 from collector.align.node_facts import NodeFacts, concerns, pids_of
 from collector.align.progress import JobMotion, Motion
-from collector.align.roster import ByRank, Roster
+from collector.align.roster import ByRank, RankView, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
-from collector.align.work.siblings import Sibling, siblings_of
-from collector.align.work.strangers import awaited_stranger
+from collector.align.work.bystanders import Bystander, siblings_of
+from collector.align.work.servers import Family, families_of
+from collector.align.work.trails import Owners, Trail, trail_of
 from collector.align.work.values import Ends, Work
 from collector.align.work.work import works_of
 from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KernelEvent
-from shared.wire.snapshot import Fds, Holder
+from shared.wire.snapshot import Fds
 from shared.wire.trace import Trace
 
 NO_FACTS = NodeFacts("")
@@ -76,35 +77,36 @@ class Observations:
     def works(self, rank: int) -> tuple[Work, ...]:
         """Return what a rank was seen at work with, most telling first; empty: with nothing, or it waits for others."""
         activity = self.activities.get(rank)
-        return () if activity is None else works_of(self.roster.ranks[rank], activity, self._connections)
+        return () if activity is None else works_of(self.roster.ranks[rank], activity, self._connections.keys())
 
     @cached_property
-    def siblings(self) -> tuple[Sibling, ...]:
+    def siblings(self) -> tuple[Bystander, ...]:
         """Those that were started together with ranks and have not come, by process id."""
         found = (sibling for view in self.roster.present() for sibling in siblings_of(view))
         return tuple(sorted(found, key=lambda each: (each.beside, each.process.pid)))
 
-    def stranger(self, rank: int) -> Holder | None:
-        """Return the process outside the job that a rank waits to hear from; None: it waits for none that is known."""
-        view, activity = self.roster.ranks[rank], self.activities.get(rank)
-        if activity is None or activity.waits_for_ranks:
-            return None
-        return awaited_stranger(view, activity, self._pids.get(view.host, frozenset()))
+    @cached_property
+    def families(self) -> tuple[Family, ...]:
+        """The servers above ranks, by the first of these."""
+        found = (family for view in self.roster.present() for family in families_of(view))
+        return tuple(sorted(found, key=lambda each: each.rank))
+
+    def trail(self, rank: int) -> Trail | None:
+        """Return where the wait of a rank leads beyond its groups; None: nowhere, as far as is known."""
+        activity = self.activities.get(rank)
+        return None if activity is None else trail_of(self.roster.ranks[rank], activity, self._owners)
 
     @cached_property
-    def _pids(self) -> dict[str | None, frozenset[int]]:
-        """The processes of the job's ranks and what these have started, by host."""
-        found: dict[str | None, set[int]] = {}
-        for view in self.roster.ranks.values():
-            found.setdefault(view.host, set()).update(pids_of(view))
-        return {host: frozenset(pids) for host, pids in found.items()}
+    def _owners(self) -> Owners:
+        views = self.roster.ranks.values()
+        return Owners({(view.host, pid): view.rank for view in views for pid in pids_of(view)}, self._connections)
 
     @cached_property
-    def _connections(self) -> frozenset[Ends]:
-        """The ends of all connections of the job's ranks, as far as somebody looked."""
-        newest = (view.looks[-1].fds for view in self.roster.present() if view.looks)
-        every = (socket for fds in newest if isinstance(fds, Fds) for socket in fds.sockets)
-        return frozenset((socket.local, socket.remote) for socket in every)
+    def _connections(self) -> dict[Ends, int]:
+        """Which rank has each connection of the job's, by its ends, as far as somebody looked."""
+        newest = ((view.rank, view.looks[-1].fds) for view in self.roster.present() if view.looks)
+        every = ((rank, socket) for rank, fds in newest if isinstance(fds, Fds) for socket in fds.sockets)
+        return {(socket.local, socket.remote): rank for rank, socket in every}
 
     @property
     def usual_pause(self) -> float | None:
@@ -124,7 +126,14 @@ class Observations:
 
     @cached_property
     def _states(self) -> dict[int, WaitState]:
-        return {rank: wait_state(view, self.activities.get(rank)) for rank, view in self.roster.ranks.items()}
+        return {rank: self._state(view) for rank, view in self.roster.ranks.items()}
+
+    def _state(self, view: RankView) -> WaitState:
+        """Who waits for a process outside the job is in no call of C's for other ranks, whatever that call is."""
+        state = wait_state(view, self.activities.get(view.rank))
+        trail = self.trail(view.rank) if state is WaitState.UNKNOWN else None
+        out = trail is not None and trail.is_owed_elsewhere and trail.holder is not None
+        return WaitState.ELSEWHERE if out else state
 
     def stall(self, waiters: Iterable[int]) -> float:
         """Seconds for which those of `waiters` that do not poll a store have stood still.

@@ -110,7 +110,7 @@ def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
     stalls = [stall for stall in map(_stall, traced if roster.live else ()) if stall is not None]
     telling = traced[:: 1 + len(traced) // _MOST_FOR_RHYTHM]
     gaps = [gap for gap in (_usual_gap(view.trace) for view in telling if view.trace is not None) if gap is not None]
-    moved = {v.rank: _rank_motion(v, activities.get(v.rank)) for v in present} if roster.live else {}
+    moved = {v.rank: rank_motion(v, activities.get(v.rank)) for v in present} if roster.live else {}
     return JobMotion(
         by_rank={v.rank: Motion.ADVANCED if v.rank in launched else moved.get(v.rank, Motion.UNKNOWN) for v in present},
         between_files=frozenset(v.rank for v in again if not roster.live and _moved_at_last(v)),
@@ -139,7 +139,7 @@ def _was_read(look: RankSnapshot) -> bool:
     return not all(isinstance(part, Missing) for part in (look.process, look.stacks, look.recorder))
 
 
-def _rank_motion(view: RankView, activity: Activity | None) -> Motion:
+def rank_motion(view: RankView, activity: Activity | None) -> Motion:
     marks = [marks for marks in map(_progress, view.looks) if marks is not None]
     if any(a != b for a, b in pairwise(marks)):
         return Motion.ADVANCED

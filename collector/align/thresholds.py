@@ -56,6 +56,8 @@ FROZEN_GAPS = 2.0
 """How many times its longest usual gap a job must have stood still before frozen ranks mean a hang."""
 FROZEN_SECONDS = 5.0
 """The same in seconds at least: a job may pause once, for an epoch's end or a slow disk."""
+UNANSWERED_SECONDS = 20.0
+"""How long a request must have waited while a process that serves it stands still: locks are held for less."""
 BUSY_GAPS = 10.0
 """As `FROZEN_GAPS`, where the rank waited for is at work, or where healthy ranks are for a while, too."""
 BUSY_SECONDS = 60.0

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from collector.detect.job_watch import Alarm, JobWatch, Suspected
+from collector.detect.alarms import Alarm, Suspected
+from collector.detect.job_watch import JobWatch
 from collector.detect.limits import FORGOTTEN_SECONDS
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import Incident, JobState, WatchedJob
@@ -139,8 +140,13 @@ class Detector:
             watch.closed(now, false_alarm=false_alarm)
 
     def adopt(self, incidents: Iterable[Incident], now: float) -> None:
-        """Take over incidents that are open in the store: from before a start, or opened by another collector."""
+        """Take over incidents that are open in the store: from before a start, or opened by another collector.
+
+        One whose own job is over is open for others, and over with these.
+        """
         for incident in incidents:
+            if incident.released_at is not None:
+                continue
             key = (incident.fingerprint.job, incident.fingerprint.user)
             if key not in self._jobs:
                 self._orphans[key] = _Orphan(incident, now)

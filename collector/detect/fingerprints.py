@@ -1,9 +1,13 @@
 """What makes two verdicts the same fault, and the incident that a verdict would be."""
 
+from collector.detect.roots import roots_of
 from shared.answer.diagnosis import Coverage, Diagnosis, Finding
 from shared.answer.incidents import Fingerprint, Incident, IncidentState
 from shared.answer.words import Cause, Verdict
 from shared.rank_sets import fold
+
+_MOST_HOSTS = 64
+"""Of one incident."""
 
 
 def fault_of(diagnosis: Diagnosis) -> Finding | None:
@@ -36,7 +40,7 @@ def fingerprint_of(finding: Finding, job: str, user: str | None) -> Fingerprint:
 
 def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint, *, trigger: str) -> Incident:
     """Return the incident to report to the store, which gives it its id and times."""
-    hosts = sorted({culprit.host for culprit in finding.culprits if culprit.host is not None})
+    hosts = sorted({culprit.host for culprit in finding.culprits if culprit.host is not None})[:_MOST_HOSTS]
     user = None if finding.where is None else finding.where.user
     return Incident(
         id="",
@@ -61,6 +65,7 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         trigger=trigger,
         world_size=diagnosis.coverage.expected,
         gpus=_gpus(diagnosis.coverage),
+        roots=roots_of(finding),
     )
 
 

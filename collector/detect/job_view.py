@@ -86,6 +86,8 @@ class JobView:
         """Ranks that have logged a timeout while they stood still."""
         self.spins_since: dict[int, float] = {}
         """By rank, since when its GPU is known to spin."""
+        self._asked_since: dict[str, float] = {}
+        """By node, since when a request waits there that its servers have not answered."""
         self._signs: dict[str, tuple[NodeSign, ...]] = {}
         self.heard = 0.0
         self.highest = -1
@@ -98,7 +100,7 @@ class JobView:
         if digest.attempt > self.attempt:
             self.attempt, self.ranks, self.exited, self.highest = digest.attempt, {}, {}, -1
             self._still, self._going, self._of_host, self._signs = {}, {}, {}, {}
-            self.spins_since, self.timed_out = {}, frozenset()
+            self.spins_since, self.timed_out, self._asked_since = {}, frozenset(), {}
         moving = self._moving_again(digest)
         stood_since = self.stood_since(now) if moving else None
         self.heard = now
@@ -109,6 +111,8 @@ class JobView:
         self._take_living(host, digest, now)
         self.spins_since |= {rank: since for rank, since in spun.items() if rank in self.ranks}
         self.timed_out |= frozenset(digest.timed_out) & self.ranks.keys()
+        if digest.unanswered is not None:
+            self._asked_since[host] = now - digest.unanswered
         self._signs[host] = tuple(NodeSign(host, sign.kind, sign.name, now - sign.age) for sign in signs)
         for each in digest.exited:
             told = self.exited.get(each.rank)
@@ -127,6 +131,7 @@ class JobView:
                 if rank in self.timed_out:
                     self.timed_out -= {rank}
         self._signs.pop(host, None)
+        self._asked_since.pop(host, None)
 
     def _moving_again(self, digest: JobDigest) -> list[int]:
         """Return the ranks that stood still, and go on."""
@@ -216,6 +221,17 @@ class JobView:
             if 0 <= view.sequence < ahead:
                 return sum(v.group == view.group and v.sequence == ahead for _, v in still), rank
         return None
+
+    @property
+    def asked_since(self) -> float | None:
+        """Since when the request waits that its servers have not answered for longest; None: there is none."""
+        return min(self._asked_since.values(), default=None)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Has it several ranks, or clients that wait? One rank that is alone waits for nobody."""
+        many = len(self.ranks) + len(self.exited) > 1 and (self.world_size is None or self.world_size > 1)
+        return many or self.asked_since is not None
 
     def sign(self, now: float) -> NodeSign | None:
         """Return the first thing that lately happened to a node, where some ranks stand still; None: nothing."""

@@ -9,14 +9,17 @@
    seen in part is looked at again soon: more may be seen.
 4. A job that has died is an alarm at once, for nothing about it changes any more, unless somebody ended it (cause
    `cancelled`). What it was found hung with before that is what the alarm names.
-5. It is over when the ranks that stood still go on, or the job ends or is restarted. The incident of a dead job is over
-   when that job runs again, or after an hour.
+5. A job has one incident at a time: whatever else it is found with while that is open is more of it.
+6. It is over when the ranks that stood still go on, or the job is restarted, or has ended and a look has shown how:
+   nothing that follows of that end is an alarm. The incident of a dead job is over when that job runs again, or after
+   an hour.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from collector.align.stacks.phases import Phase
+from collector.detect.alarms import Alarm, OpenIncident, Suspected
 from collector.detect.fingerprints import death_of, fault_of, fingerprint_of, incident_of, is_over
 from collector.detect.job_view import JobView
 from collector.detect.limits import (
@@ -38,43 +41,19 @@ from collector.detect.limits import (
     UNTOLD_SECONDS,
 )
 from collector.detect.phases import held_for, hung_in, is_held_up, is_last_chance, is_seen_in_part, phase_of
-from collector.detect.triggers import exited, reason_to_look
+from collector.detect.triggers import exited, reason_to_look, unanswered
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import Incident, JobState
 from shared.answer.words import Verdict
+from shared.endings import JobEnd
 from shared.wire.registration import JobDigest, Sign
 
-
-@dataclass(frozen=True)
-class Suspected:
-    """What the job was found hung with, once."""
-
-    key: str
-    diagnosis: str
-    at: float
-    held: float = 0.0
-    """For how many more seconds what it was at work on would have excused it."""
-
-
-@dataclass(frozen=True)
-class Alarm:
-    """The job was found hung twice with the same fingerprint, or dead."""
-
-    incident: Incident
-    diagnoses: tuple[str, ...]
-
-
-@dataclass
-class OpenIncident:
-    """The incident of a job that is not over."""
-
-    id: str
-    stood: tuple[int, ...]
-    """The ranks that stood still when it was opened."""
-    at: float
-    job_ended: bool = False
-    """Had the job ended by then?"""
+_ENDED = {
+    JobEnd.FINISHED: "the job has finished",
+    JobEnd.DIED: "the job has died",
+    JobEnd.ENDED: "the job has ended",
+}
 
 
 class JobWatch:
@@ -97,9 +76,12 @@ class JobWatch:
         self._next_ask = 0.0
         self._gone_since: float | None = None
         self._going_since: float | None = None
+        self._end_seen_at: float | None = None
+        """When a look showed how it ended."""
         self._unseen_since: float | None = None
         """Since when some ranks could not be looked at, each time that somebody looked."""
         self._learnt = False
+        self._is_asked = False
 
     # Step 1.
 
@@ -107,8 +89,12 @@ class JobWatch:
         """Take in what one node tells."""
         before = self.view.attempt
         pause = self.view.take(host, digest, now, signs)
+        asked, self._is_asked = self._is_asked, bool(unanswered(self.view, now))
+        self._next_ask = 0.0 if self._is_asked and not asked else self._next_ask  # it was found idle until now
         if self.view.ranks:
             self._gone_since = None
+            if self._end_seen_at is not None and now - self._end_seen_at > FLAP_SECONDS:
+                self._end_seen_at = None
         elif self._gone_since is None:
             self._gone_since, self._next_ask = now, 0.0
         if self.view.attempt != before:
@@ -122,7 +108,11 @@ class JobWatch:
 
     def ask(self, now: float) -> str:
         """Return why the job is to be looked at now; empty: it is not. Whoever asks says what came of it."""
-        if self._asking or now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS) or not self._is_watched:
+        if (
+            self._asking
+            or now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS)
+            or not self.view.is_waited_for
+        ):
             return ""
         reason = self._trigger(now)
         if reason:
@@ -135,13 +125,9 @@ class JobWatch:
         timeout = float("inf") if self.view.timeout_seconds is None else self.view.timeout_seconds
         return max(0.0, MOST_TIMEOUT_SHARE * timeout - self._still_for(now) - DIAGNOSIS_SECONDS)
 
-    @property
-    def _is_watched(self) -> bool:
-        """Has it several ranks? One that is alone waits for nobody."""
-        size = self.view.world_size
-        return (size is None or size > 1) and len(self.view.ranks) + len(self.view.exited) > 1
-
     def _trigger(self, now: float) -> str:
+        if self._end_seen_at is not None:
+            return ""
         if self.incident is not None:
             died = "" if self.view.ranks or self.incident.job_ended else exited(self.view, now)
             return died or ("an incident is open" if now - self._asked_at >= HUNG_AGAIN_SECONDS else "")
@@ -200,12 +186,12 @@ class JobWatch:
             return None
         self._next_ask = now + HUNG_AGAIN_SECONDS
         ids = tuple(dict.fromkeys(each for each in (id, diagnosis.id) if each))
-        return Alarm(incident_of(diagnosis, fault, known, trigger=self.reason), ids)
+        return self._alarm(incident_of(diagnosis, fault, known, trigger=self.reason), *ids)
 
     def _found_ended(self, diagnosis: Diagnosis, before: Diagnosis | None, now: float) -> Alarm | None:
         """Step 4. Only one that died by itself is told: whoever ends a job that hangs knows of it."""
         earlier, self.suspected = self.suspected, None
-        self._next_ask = now + AGAIN_SECONDS
+        self._end_seen_at = now
         self._gone_since = now  # what this look adds to an open incident is to be there before that is over
         self._set_state(now)
         death = death_of(diagnosis)
@@ -219,7 +205,7 @@ class JobWatch:
             return None
         ids = (*(() if earlier is None else (earlier.diagnosis,)), shown.id, diagnosis.id)
         incident = incident_of(shown, fault, fingerprint_of(fault, self.job, self.user), trigger=self.reason)
-        return Alarm(incident.model_copy(update={"job_ended": True}), tuple(dict.fromkeys(filter(None, ids))))
+        return self._alarm(incident.model_copy(update={"job_ended": True}), *filter(None, ids))
 
     def _held(self, diagnosis: Diagnosis, fault: Finding, still: float, now: float) -> float:
         """Return for how many more seconds ranks must stand still until this is an alarm."""
@@ -250,7 +236,12 @@ class JobWatch:
         since = next((at for each in asked if (at := each(now)) is not None), now)
         return now - since
 
-    # Step 5.
+    # Steps 5 and 6.
+
+    def _alarm(self, incident: Incident, *diagnoses: str) -> Alarm:
+        """Return what was found as a new incident, or as more of the open one."""
+        id = "" if self.incident is None else self.incident.id
+        return Alarm(incident.model_copy(update={"id": id}), tuple(dict.fromkeys(diagnoses)))
 
     def opened(self, id: str, now: float, *, job_ended: bool = False) -> None:
         """The store has opened an incident for it, or one was open when this collector began."""
@@ -275,7 +266,8 @@ class JobWatch:
         if self.incident.job_ended:
             return self._over_though_ended(self.incident, now)
         if self._has_ended(now):
-            return "" if self._asking else "the job has ended"
+            how_is_told = self._end_seen_at is not None or not exited(self.view, now)
+            return _ENDED[self.view.end] if how_is_told and not self._asking else ""
         moved, living = self.view.gone_on(self.incident.stood, self.incident.at)
         if 2 * moved <= living or self.view.stood_since(now) is not None:
             self._going_since = None
@@ -285,13 +277,16 @@ class JobWatch:
 
     def _over_though_ended(self, incident: OpenIncident, now: float) -> str:
         """Does it run again, according to what agents have reported since? One may not have told of the end yet."""
-        if any(view.heard > incident.at for view in self.view.ranks.values()):
-            return "the job runs again"
-        return "the job has ended" if now - incident.at > FORGOTTEN_SECONDS else ""
+        if not any(view.heard > incident.at for view in self.view.ranks.values()):
+            self._going_since = None
+            return _ENDED[self.view.end] if now - incident.at > FORGOTTEN_SECONDS else ""
+        self._going_since = now if self._going_since is None else self._going_since
+        return "the job runs again" if now - self._going_since >= FLAP_SECONDS else ""
 
     def _begin_again(self) -> None:
         """The launcher has restarted the job: what was suspected is gone with the old ranks."""
         self.suspected, self.last, self.phase, self._next_ask = None, None, None, 0.0
+        self._end_seen_at = None
         if self.incident is not None:
             self.incident = replace(self.incident, stood=tuple(self.view.ranks))
 

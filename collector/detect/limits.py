@@ -19,6 +19,8 @@ PARTLY_STILL = 2.0
 """Where some ranks stand and others go on: this many times as long. Helpers of a job may have little to do."""
 IDLE_SECONDS = 60.0
 """Ranks whose marks cannot be read, and that do nothing at all: longer, for that is the weaker sign."""
+UNANSWERED_SECONDS = STILL_SECONDS
+"""How long a request must have waited while no rank of the server does anything: an engine at work moves."""
 SIGN_SECONDS = 300.0
 """How long an Xid, an OOM kill or a link that is down makes the collector look as soon as any rank stands still."""
 SPINS_SECONDS = 30.0

@@ -14,6 +14,7 @@ from collector.detect.limits import (
     SPINS_SECONDS,
     TIMEOUT_SHARE,
     TIMEOUT_SPARE_SECONDS,
+    UNANSWERED_SECONDS,
     USUAL_PAUSES,
 )
 from collector.detect.usual_pauses import UsualPauses
@@ -22,7 +23,7 @@ from shared.plural import ranks_with
 
 def reason_to_look(view: JobView, pauses: UsualPauses, now: float) -> str:
     """Return why a job is to be looked at now; empty: it is not."""
-    sooner = exited(view, now) or _timed_out(view) or _signs(view, now) or _spins(view, now)
+    sooner = exited(view, now) or _timed_out(view) or _signs(view, now) or _spins(view, now) or unanswered(view, now)
     return sooner or _still(view, pauses, now) or _partly(view, pauses, now) or _idle(view, pauses, now)
 
 
@@ -56,6 +57,14 @@ def _spins(view: JobView, now: float) -> str:
     if since is None or now - since < SPINS_SECONDS:
         return ""
     return f"most GPUs have spun in a kernel without computing anything for {now - since:.0f} s"
+
+
+def unanswered(view: JobView, now: float) -> str:
+    """Does a request wait, and ranks issue nothing?"""
+    since = view.asked_since
+    if since is None or now - since < UNANSWERED_SECONDS:
+        return ""
+    return f"a request has been waiting for an answer for {now - since:.0f} s"
 
 
 def _still(view: JobView, pauses: UsualPauses, now: float) -> str:

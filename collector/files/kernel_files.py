@@ -112,7 +112,7 @@ def read_kernel_text(name: str, data: bytes) -> KernelText:
     last: dict[str | None, KernelLine] = {}
     stack = 0
     for line in data.decode("utf-8", "replace").splitlines():
-        read = _line(line)
+        read = _line(line.lstrip(" "))  # somebody may have indented them all
         if read is None:
             told.others.append(line)
             continue

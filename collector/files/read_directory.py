@@ -33,6 +33,7 @@ from collector.files.log_files import (
 from collector.files.long_logs import Shortened
 from collector.files.merge import BareRank, DatedSets, merge_bares
 from collector.files.parallel_dumps import DumpReaders
+from collector.files.pasted_files import pasted_files
 from collector.files.rank_of_file import rank_of_dump
 from collector.files.ras_files import with_ras
 from collector.files.sniff import FileKind, kind_of
@@ -148,7 +149,10 @@ class _Reading:
         if self._clock.left <= 0:
             self._missing.append(refused(found.name, self._clock.told))
             return
-        found = _as_printed(found)
+        for each in _files_in(found):
+            self._add(each)
+
+    def _add(self, found: FoundFile) -> None:
         try:
             if found.kind in _UNUSED:
                 self._missing.append(unreadable(found.name, _UNUSED[found.kind]))
@@ -310,6 +314,15 @@ def _validated(data: bytes, kind: type[_T]) -> _T:
         return kind.model_validate_json(data)
     except ValidationError as error:
         raise UnreadableDump(f"not a complete {kind.__name__}: {first_mistake(error)}") from error
+
+
+@costs_itself(lambda found: [found], part=lambda found: found.name)
+def _files_in(found: FoundFile) -> list[FoundFile]:
+    """The file, or those that somebody pasted into it, without what hides their kinds."""
+    found = _as_printed(found)
+    pasted = pasted_files(found.data.decode("utf-8", "replace")) if found.kind is FileKind.LOG else {}
+    parts = ((f"{found.name}!{name}" if name else found.name, text.encode()) for name, text in pasted.items())
+    return [_as_printed(replace(found, name=name, data=data, kind=kind_of(data))) for name, data in parts] or [found]
 
 
 def _as_printed(found: FoundFile) -> FoundFile:

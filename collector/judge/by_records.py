@@ -13,6 +13,7 @@ from collector.judge.records.deadlock import circle_fault
 from collector.judge.records.disputes import disputes_of
 from collector.judge.records.first_use import unless_first_use
 from collector.judge.records.open_groups import open_faults
+from collector.judge.records.passed_roots import differing_roots
 from collector.judge.records.roots import root_faults
 from collector.judge.records.stuck_together import left_behind, stuck_faults
 from collector.judge.records.unrecorded_waits import waits_unrecorded, with_hidden
@@ -30,6 +31,8 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     """Return the faults that the flight records show; empty where they show none."""
     # 4. Same sequence, different signature.
     disputes = disputes_of(observations.groups, observations.traces)
+    known = [mismatch.group for mismatch in disputes]
+    disputes += [mismatch for mismatch in differing_roots(observations) if mismatch.group not in known]
     convicted = frozenset(rank for mismatch in disputes for rank in mismatch.culprits)
     disputed = frozenset(rank for mismatch in disputes for rank in mismatch.ranks)
     # 5, 6. Follow the edges; who is convicted of a mismatch is a root whatever it waits for.
@@ -98,4 +101,6 @@ def _support(mismatch: Mismatch) -> Support:
 
     Where no side has a majority nobody is blamed, and that they differ is on record all the same.
     """
+    if mismatch.of_roots:
+        return Support.ROOTS
     return Support.RECORD if mismatch.certain or not mismatch.culprits else Support.PART_OF_RECORD

@@ -50,6 +50,7 @@ class Support(StrEnum):
     ELIMINATION = "elimination"
     TIE = "a tie"
     RECORD = "flight records"
+    ROOTS = "roots in the memory of ranks"
     PART_OF_RECORD = "flight records, with a gap or an inference"
     RECORD_AND_STACKS = "flight records and stacks"
     HABIT = "what was usual before"
@@ -63,7 +64,9 @@ class Support(StrEnum):
     OWN_LINES = "the odd one's own log lines against those of several others"
     LOCK = "a lock file"
     LOCK_HOLDER = "a lock file whose holder is known"
-
+    OTHER_END = "who holds the other end of what it waits at"
+    STACKS_OF_SERVER = "requests that wait, and the stack of a process that serves them"
+    PROCESS_OF_SERVER = "requests that wait, and the state of a process that serves them"
     FILE_TIMES = "the dates of two sets of dumps"
     COUNTERS = "counters of process groups"
     MAY_COME = "the time that a rank at work has taken"

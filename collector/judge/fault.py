@@ -9,9 +9,10 @@ from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge, age_of
 from collector.align.observations import Observations
 from collector.align.roster import Presence, Roster
+from collector.align.work.trails import Trail
 from collector.judge.certainty import Support, Sure, how_sure
 from collector.judge.records.compare_sequences import Mismatch
-from shared.answer.diagnosis import Evidence, GroupRef, Link
+from shared.answer.diagnosis import Evidence, GroupRef, Link, NextStep, Where
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import PolledLock
@@ -53,6 +54,17 @@ class Fault:
     links: tuple[Link, ...] = ()
     lock: PolledLock | None = None
     """The lock file that the victims poll."""
+    where: Where | None = None
+    """Where the process stands that is at fault, if that is no rank."""
+    steps: tuple[NextStep, ...] = ()
+    """What to do about that process."""
+    trails: tuple[Trail, ...] = ()
+    """Where waits beyond the groups lead."""
+
+    @property
+    def is_owed_elsewhere(self) -> bool:
+        """Is nobody of the job to blame, but processes outside of it, as far as is seen?"""
+        return bool(self.trails) and not self.culprits and all(trail.is_owed_elsewhere for trail in self.trails)
 
     @property
     def blames_somebody(self) -> bool:

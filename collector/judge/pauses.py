@@ -2,9 +2,10 @@
 
 Of a live job, in this order:
 
-1. Who waits for work is idle, or cut off: nobody can tell. Nor of who waits for a process outside the job, for as
-   long as who works may take, nor of ranks that all wait for devices on which nothing is in flight on record: these may
-   compute, or replay a CUDA graph, which the GPUs alone tell. Who runs another rank's call goes on.
+1. Who waits for work is idle, or cut off: nobody can tell. Nor of ranks that all wait for devices on which nothing is
+   in flight on record: these may compute, or replay a CUDA graph, which the GPUs alone tell. Who runs another rank's
+   call goes on. A process outside the job that is waited for is judged as a rank would be, where it was examined; one
+   that waits for work, or for its own peers, and one that nobody examined, has as long as who works.
 2. What cannot pass, such as an exit or calls that do not match, needs no time.
 3. Who demonstrably works (`align/work/`) holds the others up, once that is longer than the job usually pauses; it is
    called hung much later, and never for certain (`slow/held_up.py`). So is who moves, though with what is not seen.
@@ -19,6 +20,7 @@ from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import HELD, Presence
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
+from collector.align.work.trails import is_stuck
 from collector.align.work.values import Work
 from collector.judge.by_stacks import may_be_slow
 from collector.judge.certainty import Support, how_sure
@@ -29,7 +31,7 @@ from collector.judge.moment_of_dumps import doubt_of_files
 from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
-from collector.judge.slow.held_up import HungFrom, at_work, awaited_strangers, held_up, when_due
+from collector.judge.slow.held_up import HungFrom, at_work, held_up, when_due, works_elsewhere
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import either, ranks_with
@@ -49,14 +51,13 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         return Interpretation(Verdict.CANNOT_TELL, f"{once}, and {ranks_with(late, 'was', 'were')} not read to the end")
     suspects = _suspects(fault, observations)
     stall = _stall(fault, observations)
+    if fault.is_owed_elsewhere:
+        return _owed_elsewhere(fault, stall, observations)  # 1
     elsewhere = _idle_or_called(fault, suspects, stall, observations)
     if elsewhere is not None or _devices_alone(fault, observations):
         return elsewhere or Interpretation(Verdict.CANNOT_TELL, _devices_in_words(fault.victims))  # 1
     phase = None if _cannot_pass(fault, observations) else phase_at_work(suspects, observations)
     due = when_due(fault, observations, phase)
-    strangers = awaited_strangers(fault, observations)
-    if strangers and stall < due.seconds:
-        return Interpretation(Verdict.CANNOT_TELL, "", waited_for=tuple(strangers), stall=stall, strangers=strangers)
     works = at_work(fault, observations, due, stall)
     needed = motion.needed(busy=_is_starting(fault)) if works else _needed(fault, suspects, phase, observations)
     unclear = _was_not_seen_twice(fault, suspects, observations) or _moves(fault, suspects, observations)
@@ -98,6 +99,23 @@ def _idle_or_called(
         work = f"{ranks_with(outside, 'is', 'are')} at work in a remote procedure call"
         return Interpretation(Verdict.NOT_HUNG, work, state="running")
     return None
+
+
+def _owed_elsewhere(fault: Fault, stall: float, observations: Observations) -> Interpretation | None:
+    due, trails = when_due(fault, observations, None), fault.trails
+    works = works_elsewhere(trails, due.seconds - stall)
+    held = all(trail.cannot_end for trail in trails)
+    still = all(trail.cannot_end or (trail.end is not None and is_stuck(trail.end)) for trail in trails)
+    needed = observations.motion.needed(busy=not (held or works)) if still or works else due.seconds
+    if stall >= due.seconds or (stall >= needed and not works):
+        return None
+    if works and stall >= needed:
+        return _held_up(fault, works, due, stall, observations)
+    waited_for = tuple(dict.fromkeys(trail.rank for trail in trails))
+    decided = needed - stall if still and not works else None
+    return Interpretation(
+        Verdict.CANNOT_TELL, "", waited_for=waited_for, stall=stall, decided_after=decided, trails=trails
+    )
 
 
 def _devices_alone(fault: Fault, observations: Observations) -> bool:
@@ -154,7 +172,8 @@ def _takes_time(fault: Fault, suspects: tuple[int, ...], observations: Observati
     """Are those who are waited for at work, starting, or where a healthy rank may be for a while?"""
     motions = {rank: observations.motion.by_rank[rank] for rank in suspects if rank in observations.motion.by_rank}
     working = [rank for rank, what in motions.items() if what is Motion.BUSY and not observations.may_wait(rank)]
-    may_pass = any(seen.may_pass for seen in observations.seen(suspects))
+    stuck = {trail.rank for trail in fault.trails if trail.cannot_end}
+    may_pass = any(seen.may_pass for seen in observations.seen(rank for rank in suspects if rank not in stuck))
     unseen = set(motions.values()) == {Motion.UNKNOWN}
     return bool(working) or may_pass or unseen or _is_starting(fault) or may_be_slow(fault, observations)
 

@@ -11,7 +11,7 @@ from collector.judge.fault import Fault
 from shared.answer.words import Kind
 from shared.isolation import costs_itself
 
-_OF_RECORDS = (Support.RECORD, Support.PART_OF_RECORD, Support.RECORD_AND_STACKS)
+_OF_RECORDS = (Support.RECORD, Support.ROOTS, Support.PART_OF_RECORD, Support.RECORD_AND_STACKS)
 
 
 @costs_itself(lambda fault, observations: fault.resting_on(Support.PART_FAILED))
@@ -34,10 +34,7 @@ def _rests_on_counters(fault: Fault, observations: Observations) -> bool:
 
 
 def _may_come(rank: int, observations: Observations) -> bool:
-    """Is it at work, or where a healthy rank may be for a while, or was it not seen whole, so that it may be?
-
-    Or does it wait for a process outside the job?
-    """
+    """Is it at work, or where a healthy rank may be for a while, or was it not seen whole, so that it may be?"""
     activity = observations.activities.get(rank)
     if activity is None:
         return False
@@ -48,7 +45,7 @@ def _may_come(rank: int, observations: Observations) -> bool:
     ):
         return True
     busy = observations.motion.by_rank.get(rank) is Motion.BUSY and not observations.may_wait(rank)
-    return busy or activity.may_pass or observations.stranger(rank) is not None
+    return busy or activity.may_pass
 
 
 def _rests_on_inference(fault: Fault, roster: Roster) -> bool:

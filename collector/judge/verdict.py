@@ -26,7 +26,7 @@ C. Records, as far as they blame a rank that somebody looked for; else the count
 D. Where C blames nobody, log lines and stacks are weighed against each other (step 7 of `by_logs.py`).
 E. Where only ranks that nobody looked at are left to blame, nobody is: where to look next is the answer.
 F. Culprits that are seen go before those on silent nodes, unless more than silence names these. Who polls a lock file
-   waits for the rank that holds it.
+   waits for the rank that holds it; who waits at a connection, a pipe or for a child, for whoever holds the other end.
 G. A fault that may be a pause of a healthy job (`pauses`; `moment_of_dumps`, of files) waits for more looks; one that
    is due does not wait for it. Who demonstrably works holds the others up, and hangs nowhere as far as anybody can
    tell. What was found to be a hang before ranks of it gave up and exited still is (`found_before.py`).
@@ -79,12 +79,14 @@ from collector.judge.report.headline import Interpretation, cannot_tell, headlin
 from collector.judge.report.know_more import steps_to_know_more
 from collector.judge.report.summaries import settled_in_words
 from collector.judge.report.what_now import action_of
+from collector.judge.serving.by_requests import by_requests
 from collector.judge.slow.held_up import fair_to_workers
 from collector.judge.slow.loops import all_in_loops
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.stated.table import stated
 from collector.judge.tempered import tempered
+from collector.judge.trails.by_trails import with_trails
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Diagnosis, Gap
 from shared.answer.words import Verdict
@@ -205,14 +207,15 @@ def _read(observations: Observations, logged: ByLogs) -> Interpretation:
     hung = still_hung(faults, observations)
     if not faults and hung is None:  # E
         elsewhere = waits_for_unseen((*recorded, *by_stacks), observations)
-        return _quiet(observations) if elsewhere is None else _unseen(elsewhere, observations)
+        unseen = None if elsewhere is None else _unseen(elsewhere, observations)
+        return unseen or by_requests(observations) or _quiet(observations)
     faults = beside_the_seen(faults if hung is None else [hung], observations)  # F
-    faults = [with_holders(fault, observations) for fault in faults]
+    faults = [with_trails(with_holders(fault, observations), observations) for fault in faults]
     doubts = [None if hung else doubt_of_pause(fault, observations) for fault in faults]  # G
     due = [fault for fault, doubt in zip(faults, doubts, strict=True) if doubt is None]
     first = min((doubt for doubt in doubts if doubt is not None), key=_decided_next, default=None)
     if first is not None and not due:
-        return first
+        return (by_requests(observations) if first.idle else None) or first
     sure = [lasting_by_files(tempered(fault, observations), observations) for fault in due]  # H
     sure = [fair_to_workers(fault, observations) for fault in sure]
     told = [with_descriptors(with_nodes(fault, observations), observations) for fault in sure]

@@ -102,8 +102,13 @@ class IncidentsWanted(NamedTuple):
     cause: Cause | None = None
     states: tuple[IncidentState, ...] = ()
 
-    def fits(self, incident: Incident) -> bool:
-        """Is it of the kind and cause that are asked for? The database chooses by the rest."""
+    def fits(self, incident: Incident, *, alone: bool) -> bool:
+        """Is it of the kind and cause that are asked for? The database chooses by the rest.
+
+        Where all incidents are asked for, those that are part of another are told with that, unless `alone`.
+        """
+        if incident.part_of is not None and not alone and (self.job, self.node) == (None, None):
+            return False
         return self.kind in (None, incident.kind) and self.cause in (None, incident.cause)
 
 
@@ -128,7 +133,7 @@ def search_incidents(
             before=before,
             seen_by=seen_by,
         )
-        found += filter(wanted.fits, rows)
+        found += (row for row in rows if wanted.fits(row, alone=seen_by.is_bound))
         if len(rows) < _AT_ONCE:
             break
         before = rows[-1].id

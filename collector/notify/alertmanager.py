@@ -40,10 +40,16 @@ def _annotations(notice: Notice) -> dict[str, str]:
         "state": notice.facts["state"],
         "description": notice.headline,
         "action": notice.action,
+        **{_annotation(each.title): each.url for each in notice.links},
         "stacks": "\n\n".join(notice.stacks)[:_MOST_STACK],
         "lines": "\n".join(notice.lines),
     }
     return {name: value for name, value in given.items() if value}
+
+
+def _annotation(title: str) -> str:
+    """Return a title as names of annotations are written: `link_gpu_dashboard`."""
+    return f"link_{title.lower().replace(' ', '_').replace('-', '_')}"
 
 
 def _time(seconds: float) -> str:

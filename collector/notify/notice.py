@@ -11,15 +11,17 @@ from urllib.parse import quote
 
 from collector.notify.receivers import Include
 from shared.answer.diagnosis import Diagnosis, KernelEvidence, LogEvidence, Place
-from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent
+from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, SiteLink
 from shared.rank_sets import fold, unfold
 
 MOST_NAME = 200
 MOST_HEADLINE = 1_000
 _MOST_LINE = 500
 _MOST_LINES = 10
+_MOST_HELD = 8
 _MOST_CLASSES = 4
 _MOST_FRAMES = 40
+INCIDENT = "Incident, with what to do now"
 _TEST = "TEST, nothing hangs: "
 
 _WORDS = {
@@ -60,6 +62,8 @@ class Notice:
     stacks: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     link: str = ""
+    links: tuple[SiteLink, ...] = ()
+    """To the site's logs and dashboards; they hold names."""
     is_test: bool = False
 
 
@@ -77,7 +81,7 @@ def make_notice(
     names = _names(event) if Include.NAMES in include else {}
     facts = _facts(incident)
     headline = one_line(incident.headline, most=MOST_HEADLINE) if Include.HEADLINE in include else ""
-    opens_with = _TEST * is_test + _word(event)
+    opens_with = _TEST * is_test + _word(event) + _why(event)
     over = event.kind in (IncidentChangeKind.RESOLVED, IncidentChangeKind.FALSE_ALARM)
     return Notice(
         id=f"{incident.id}-{event.id}",
@@ -97,6 +101,7 @@ def make_notice(
         stacks=_stacks(diagnosis, incident) if Include.STACKS in include else (),
         lines=_lines(diagnosis) if Include.LINES in include else (),
         link=page_url if is_test or not page_url else f"{page_url.rstrip('/')}/incidents/{quote(incident.id, safe='')}",
+        links=incident.links if Include.NAMES in include else (),
         is_test=is_test,
     )
 
@@ -112,6 +117,13 @@ def _word(event: IncidentEvent) -> str:
     return words.get(event.kind, event.kind.value)
 
 
+def _why(event: IncidentEvent) -> str:
+    """Say why it is over: a job that has died is not one that goes on."""
+    last = event.incident.history[-1:]
+    resolved = event.kind is IncidentChangeKind.RESOLVED and last and last[0].kind is event.kind
+    return f" ({one_line(last[0].note)})" if resolved and last[0].note else ""
+
+
 def _facts(incident: Incident) -> dict[str, str]:
     return {
         "kind": incident.kind.value,
@@ -120,6 +132,7 @@ def _facts(incident: Incident) -> dict[str, str]:
         "state": incident.state.value,
         "act": "" if incident.action is None else incident.action.do.value,
         "ranks": one_line(incident.fingerprint.culprits),
+        "held_jobs": str(1 + len(incident.holds)) if incident.holds else "",
     }
 
 
@@ -132,6 +145,7 @@ def _names(event: IncidentEvent) -> dict[str, str]:
         "host": ",".join(incident.hosts),
         "group": incident.fingerprint.group,
         "again": incident.again,
+        "other_jobs": ", ".join(f"{each.job} of {each.owner or each.user}" for each in incident.holds[:_MOST_HELD]),
         **said,
     }
     return {name: one_line(value) for name, value in given.items() if value}
@@ -153,7 +167,8 @@ def _summary(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str]
     on = f"on {names['host']}; " if "host" in names else ""
     what = headline.removeprefix("Hung: ").removeprefix("Died: ") or _fault(facts)  # not the same word twice
     act = f"; act {facts['act']}" if facts["act"] else ""
-    return f"{opens_with}: {job}{what} ({on}{facts['certainty']}; cause {facts['cause']}{act})"
+    jobs = f"; {facts['held_jobs']} jobs are held by the same" if facts["held_jobs"] else ""
+    return f"{opens_with}: {job}{what} ({on}{facts['certainty']}; cause {facts['cause']}{act}{jobs})"
 
 
 def _title(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str]) -> str:

@@ -2,7 +2,8 @@
 
 1. Events are entered into the outbox for each receiver (`collector/keep/watched/deliveries.py`).
 2. What is due is taken. What begins an incident waits as long as a silence matches; if the incident is over by then, it
-   is dropped with what follows it. What a receiver was told of already is told to its end, silenced or not.
+   is dropped with what follows it. So is what is part of an incident that the receiver has been told of. What a
+   receiver was told of already is told to its end, silenced or not.
 3. What is not delivered is tried again, later each time, and given up aloud after `give_up_hours`.
 4. Alertmanager is told again and again while an incident goes on.
 """
@@ -14,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 from collector.concurrency.tasks import end, in_background, log_failure
 from collector.detect.silences import silenced_by
@@ -21,11 +23,14 @@ from collector.keep.async_store import AsyncStore
 from collector.keep.database import StoreTrouble
 from collector.keep.watched.deliveries import Backlog, Claimed
 from collector.notify.destinations import make_receiver_client
+from collector.notify.links import links_of
 from collector.notify.notice import Notice, make_notice
 from collector.notify.receivers import AlertmanagerReceiver, Include, NotifyFile, Receiver
 from collector.notify.send import NotDelivered, compose, send
+from shared.answer.deliveries import DeliveryState
 from shared.answer.diagnosis import Diagnosis
-from shared.errors import InvalidSettings, UnhangError
+from shared.answer.incidents import Silence
+from shared.errors import InvalidSettings, NotFound, UnhangError
 
 STEP_SECONDS = 0.5
 SILENCED_SECONDS = 5.0
@@ -54,6 +59,7 @@ class Notifier:
         self.backlog: dict[str, Backlog] = {}
         self.names = tuple(file.receivers)
         self.page_url = file.page_url
+        self.links = file.links
         self._async_store = async_store
         self._store = async_store.store
         self._file = file
@@ -146,16 +152,33 @@ class Notifier:
             return not claimed.is_live
         if not claimed.is_opening:
             return False
+        incident = claimed.incident or claimed.event.incident
         silences = await self._async_store.ask(self._store.silences.list)
-        ids = silenced_by(silences, (claimed.incident or claimed.event.incident).labels)
+        ids = silenced_by(silences, incident.labels)
         if not ids:
-            return False
+            return incident.part_of is not None and await self._is_part_of(claimed, incident.part_of, silences)
         why = f"silenced by {', '.join(ids)}"
         if claimed.is_live:
             await self._async_store.note(self._store.deliveries.postpone, claimed, SILENCED_SECONDS, why, failed=False)
         else:
             await self._async_store.note(self._store.deliveries.drop, claimed, f"over while {why}")
         return True
+
+    async def _is_part_of(self, claimed: Claimed, first: str, silences: tuple[Silence, ...]) -> bool:
+        """Is the receiver told of the first job that the same holds? Else the message about this one has to go out."""
+        try:
+            known = await self._async_store.ask(self._store.incidents.get, first)
+        except NotFound:
+            return False
+        told = await self._async_store.ask(self._store.deliveries.opening, claimed.receiver, first)
+        if not known.is_live or silenced_by(silences, known.labels):
+            return False
+        if told is DeliveryState.WAITING:
+            why = f"the message about incident {first} comes first"
+            await self._async_store.note(self._store.deliveries.postpone, claimed, SILENCED_SECONDS, why, failed=False)
+        elif told in (DeliveryState.SENT, DeliveryState.REPEATING):
+            await self._async_store.note(self._store.deliveries.drop, claimed, f"part of incident {first}")
+        return told in (DeliveryState.WAITING, DeliveryState.SENT, DeliveryState.REPEATING)
 
     async def _send(self, claimed: Claimed, receiver: Receiver) -> None:
         notice = await self._notice(claimed, receiver)
@@ -169,6 +192,10 @@ class Notifier:
         diagnosis = None
         if receiver.include & {Include.STACKS, Include.LINES}:
             diagnosis = await self._diagnosis(event.incident.diagnoses)
+        held = await self._async_store.ask(self._store.incidents.held, event.incident.members)
+        links = links_of(self.links, event.incident, datetime.now(UTC))
+        incident = event.incident.with_holds(held).model_copy(update={"links": links})
+        event = event.model_copy(update={"incident": incident})
         return make_notice(event, claimed.opening, receiver.include, diagnosis=diagnosis, page_url=self._file.page_url)
 
     async def _diagnosis(self, ids: tuple[str, ...]) -> Diagnosis | None:

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
 from collector.notify.destinations import Destinations, parse_receiver_url
+from collector.notify.links import check_template
 from shared.answer.incidents import IncidentChangeKind
 from shared.errors import InvalidSettings, NotFound, quoted
 from shared.mistakes import first_mistake
@@ -25,11 +26,14 @@ from shared.value import Value
 
 _LARGEST_FILE = 1_000_000
 _MOST_RECEIVERS = 64
+_MOST_LINKS = 8
 _SHORTEST_SECRET, _LONGEST_SECRET = 24, 64
 """Bytes of a signing secret, as Standard Webhooks has it."""
 
 # pager, chat-gpu_team
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+# Logs, GPU dashboard
+_TITLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,39}")
 # severity; not 9lives, job-name
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 # R0123456789ABCDEF0123456789ABCDEF, without the R for the key of a service
@@ -229,7 +233,17 @@ class NotifyFile(_Strict):
     allow_hosts: tuple[str, ...] = ()
     allow_networks: tuple[str, ...] = ()
     page_url: str = Field(default="", max_length=500, pattern=r"^(https?://[^\s<>|]+)?$")
+    links: dict[str, str] = Field(default={}, max_length=_MOST_LINKS)
     receivers: dict[str, Receiver] = Field(default={}, max_length=_MOST_RECEIVERS)
+
+    @field_validator("links")
+    @classmethod
+    def _are_links(cls, given: dict[str, str]) -> dict[str, str]:
+        for title, template in given.items():
+            if not _TITLE.fullmatch(title):
+                raise ValueError("a link's title is of letters, digits, spaces, - and _")
+            check_template(template)
+        return given
 
     @field_validator("receivers")
     @classmethod

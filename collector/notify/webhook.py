@@ -47,6 +47,7 @@ def _event(notice: Notice, source: str) -> dict[str, object]:
         "stacks": list(notice.stacks),
         "lines": list(notice.lines),
         "link": notice.link,
+        "links": {each.title: each.url for each in notice.links},
     }
     return {
         "specversion": "1.0",

@@ -67,6 +67,8 @@ def make(version: str, nccl: Path | None = None) -> Environment:
     made = environment(version, nccl)
     try:
         require_tools()  # before a gigabyte is fetched
+        if nccl is not None and not nccl.is_file():
+            raise NoLab(f"there is no file {nccl}")
         if not (made.folder / "complete").is_file():
             _install(version, made)
         if not made.libraries.is_dir():

@@ -29,9 +29,7 @@ class Culprit(Contract):
     local_rank: int | None = None
     host: str | None = None
     pid: int | None = None
-    gpu: str | None = Field(
-        default=None, description="The device that it uses: the driver's number, else as in its environment."
-    )
+    gpu: str | None = Field(default=None, description="Its device: the driver's number, else as in its environment.")
     pod: str | None = Field(default=None, description="`NAMESPACE/NAME` of the pod that it runs in, on Kubernetes.")
     container: str | None = Field(default=None, description="The container's name within the pod.")
 
@@ -165,6 +163,7 @@ class FdEvidence(EvidenceOfRanks):
     pid: int | None = None
     fd: int | None = None
     target: str | None = None
+    mounted: str | None = Field(default=None, description="The source of the mount that does not answer.")
 
 
 class AwaitedEvidence(EvidenceOfRanks):

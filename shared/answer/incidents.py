@@ -4,6 +4,7 @@ An incident is opened when a job is found hung twice with the same fingerprint, 
 it again and again (a pager, a chat) knows it by the fingerprint's key.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
@@ -72,6 +73,10 @@ class IncidentChangeKind(StrEnum):
     FALSE_ALARM = "false_alarm"
     COMMENTED = "commented"
     """Somebody has said something of it, and nothing else has changed."""
+    JOINED = "joined"
+    """Another job is held by the same: its incident is part of this one."""
+    RELEASED = "released"
+    """Its own job is over, and others are held by the same still."""
     UNDELIVERED = "undelivered"
     """A receiver could not be told of it; the collector has given up."""
 
@@ -107,8 +112,26 @@ class IncidentChange(Contract):
     diagnosis: str | None = Field(default=None, description="Id of the diagnosis that showed it.")
 
 
+class SiteLink(Contract):
+    """Where the site itself shows more: its logs, its dashboards."""
+
+    title: str
+    url: str
+
+
+class HeldJob(Contract):
+    """Another job that is held by what holds the job of an incident."""
+
+    incident: str = Field(description="Id of that job's own incident, which is part of the other and notifies nobody.")
+    job: str
+    user: str | None = None
+    owner: str | None = None
+    state: IncidentState
+    headline: str
+
+
 class Incident(Contract):
-    """One fault of one job, from the alarm to its end."""
+    """One fault of one job, from the alarm to its end; with other jobs, where the same holds them."""
 
     id: str = Field(description="Ids sort by time.", examples=["0195a1c8-7b31-7b3f-a2d6-a3933daff891"])
     job: str
@@ -135,6 +158,18 @@ class Incident(Contract):
     acknowledged_at: str | None = None
     resolved_at: str | None = Field(default=None, description="When it was over, or said to be a false alarm.")
     still_since: str | None = Field(default=None, description="Since when no rank that waits in it had gone on.")
+    roots: tuple[str, ...] = Field(
+        default=(), description="What holds the job, where that may hold others: a device, a file server, a node …"
+    )
+    part_of: str | None = Field(
+        default=None, description="Id of the incident that was open before, of another job with one of these `roots`."
+    )
+    members: tuple[str, ...] = Field(default=(), description="Ids of the incidents that are part of it.")
+    holds: tuple[HeldJob, ...] = Field(default=(), description="The jobs of these `members`.")
+    links: tuple[SiteLink, ...] = Field(default=(), description="To the site's logs and dashboards, as it configured.")
+    released_at: str | None = Field(
+        default=None, description="When its own job was over; it stays open for the other jobs that it holds."
+    )
     job_ended: bool = Field(
         default=False, description="Whether the job had ended by then: it is open until that job runs again."
     )
@@ -156,6 +191,16 @@ class Incident(Contract):
     undelivered_to: tuple[str, ...] = Field(
         default=(), description="Receivers that were not notified, for good; `GET /v1/deliveries` has the reasons."
     )
+
+    def with_holds(self, held: Mapping[str, HeldJob]) -> "Incident":
+        """Return it with the jobs of those members that are given, and with no other members."""
+        members = tuple(id for id in self.members if id in held)
+        return self.model_copy(update={"members": members, "holds": tuple(held[id] for id in members)})
+
+    def held_as(self) -> HeldJob:
+        """Return what the incident that it is part of says of its job."""
+        told = {name: getattr(self, name) for name in ("job", "user", "owner", "state", "headline")}
+        return HeldJob(incident=self.id, **told)
 
     @property
     def is_live(self) -> bool:

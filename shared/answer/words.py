@@ -31,6 +31,8 @@ class Kind(StrEnum):
     STRAGGLER = "straggler"
     HELD_UP = "held_up"
     """Others wait for a rank that demonstrably works."""
+    REQUESTS_UNANSWERED = "requests_unanswered"
+    """Clients of a server wait for one of its processes, which stands still."""
 
 
 class Cause(StrEnum):
@@ -55,6 +57,8 @@ class Cause(StrEnum):
     CANCELLED = "cancelled"
     """A launcher, a scheduler or a person ended the job, as by SIGTERM, and no rank is known to have failed."""
     NETWORK = "network"
+    OTHER_PROCESS = "other_process"
+    """It waits for a process outside its job, which does not answer."""
     GPU_FAULT = "gpu_fault"
     UNKNOWN = "unknown"
 

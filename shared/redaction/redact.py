@@ -156,6 +156,9 @@ def _secret_after(text: str, name: SecretSpan) -> SecretSpan | None:
     value = None if kind is None else value_after(text, name, kind)
     if kind is None or value is None or not is_secret(text[value.start : value.end], called.lstrip("-"), kind):
         return None
+    inner = secret_of(text[value.start : value.end][:_LONGEST_NAME])
+    if inner is not None and value_after(text, value, inner) is not None:  # bad credentials: token "x" expired
+        return None
     return value
 
 

@@ -24,6 +24,13 @@ _ASSIGNED = re.compile(
 # --token x        '--token', 'x'        password 'x'        ("x-api-key", "x")
 _SPACED = re.compile(r"[\"']?(?:\s{0,3}\\\r?\n\s{0,20}|\s{1,3})(?!--|-[a-z]{2,20}(?:\s|$)|<<|<\(|\|)")
 _LISTED = re.compile(r"[\\\"']{1,4},\s{0,3}(?=b?[\\\"'])")
+# token "S" expired        Token(value=S)        token -> S        {token,<<"S">>}        not token "Llama2"
+_RANDOM_NEXT = re.compile(
+    r"(?:[\s\\(\[{<]|<-|->|,<<|value=){1,6}(?=[\\\"'`“„«]{0,2}"
+    r"(?:(?=[\w+/=~-]{0,80}\d)(?=[\w+/=~-]{0,80}[a-z])(?=[\w+/=~-]{0,80}[A-Z])[\w+/=~-]{9,400}"
+    r"|(?=[0-9a-f]{0,30}[a-f])(?=[0-9a-f]{0,30}\d)[0-9a-f]{16,400})(?:[\\\"'`”“»)\]}>,;\s]|$))",
+    re.ASCII,
+)
 _QUOTED_NEXT = re.compile(r"\s{1,2}(?=[\"'][^\s\"']{1,200}[\"'])")
 # set_token("x")        .withPassword('x')
 _SETTER_CALL = re.compile(r"\.?(?:set|with)(?:_|[A-Z])")
@@ -88,7 +95,8 @@ def _loose_sign(text: str, name: SecretSpan, before: str, kind: Secret) -> re.Ma
         return _SPACED.match(text, name.end)
     if before.rstrip("b\"'\\").endswith(("(", "[")):
         return _LISTED.match(text, name.end)
-    return _QUOTED_NEXT.match(text, name.end) if kind is Secret.PASSWORD else None
+    quoted = _QUOTED_NEXT.match(text, name.end) if kind is Secret.PASSWORD else None
+    return quoted or (_RANDOM_NEXT.match(text, name.end) if kind is not Secret.HEADER else None)
 
 
 def _quoted(text: str, start: int) -> SecretSpan | None:

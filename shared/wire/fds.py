@@ -17,6 +17,29 @@ class Holder(Value):
     )
 
 
+EndKind = Literal["socket", "clients", "pipe", "fifo", "terminal", "child"]
+"""What a process waits at: a connection, new ones, a pipe, a FIFO by its path, whoever types, the end of a child."""
+
+
+class OtherEnd(Value):
+    """What the main thread of a process waits for beyond its own memory, and who owes it."""
+
+    kind: EndKind
+    fd: int | None = None
+    name: str = Field(default="", description="The other end's address, or the path; secrets redacted.")
+    local: str = Field(default="", description="Of a socket its own address.")
+    state: str = Field(default="", description="Of a socket, as in `Socket`.")
+    unread_bytes: int = Field(
+        default=0,
+        description="Received at the other end, on this machine, and not read there; of `clients`, their number.",
+    )
+    unsent_bytes: int = Field(default=0, description="Written here, and not yet acknowledged by the other side.")
+    own: bool = Field(default=False, description="Does the process hold the other end, too?")
+    holders: tuple[Holder, ...] = Field(
+        default=(), description="Other processes on this machine that hold it; of `child` the one awaited, () for any."
+    )
+
+
 class Socket(Value):
     """One socket of a process. Addresses as `host:port`; state in the kernel's words (ESTABLISHED, SYN_SENT …)."""
 

@@ -47,6 +47,11 @@ def is_of(identity: Identity, job: str, user: str | None) -> bool:
     return goes_by(identity, job) and (user is None or identity.user in (user, None))
 
 
+def is_same_job(one: Identity, other: Identity) -> bool:
+    """Are two ranks of one job?"""
+    return (one.job, one.user) == (other.job, other.user)
+
+
 def was_of(gone: Exited, job: str, user: str | None) -> bool:
     """Did this process belong to the job, or run beside ranks of it?"""
     if gone.identity is not None and gone.identity.job is not None:

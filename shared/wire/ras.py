@@ -31,6 +31,9 @@ class RasStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
+UNANSWERED = (RasStatus.SILENT, RasStatus.DEAD)
+
+
 class Peer(NamedTuple):
     """One process of the job. The host is an address, the pid is what the process itself sees."""
 
@@ -106,5 +109,8 @@ class RasLook(Value):
     pids: dict[int, int] = Field(
         default_factory=dict,
         description="From a rank's own pid, in its container, to its pid on the node, where they differ.",
+    )
+    gone: tuple[tuple[str, int], ...] = Field(
+        default=(), description="Address and pid of processes on this node that do not answer RAS, and are no more."
     )
     networks: tuple[RasNetwork, ...] = Field(default=(), description="One for each job that answered.")

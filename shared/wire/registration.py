@@ -81,6 +81,11 @@ class JobDigest(Value):
     timed_out: tuple[_Number, ...] = Field(
         default=(), max_length=MOST_RANKS, description="Ranks whose logs have just got a line of a watchdog."
     )
+    unanswered: _Seconds | None = Field(
+        default=None,
+        description="How long the oldest request has waited that servers of the job, which stands still, have not "
+        "answered; None: there is none.",
+    )
 
     def check(self) -> None:
         """Raise InvalidInput where the columns do not fit each other."""

@@ -13,6 +13,7 @@ from shared.wire.fds import Fds as Fds
 from shared.wire.fds import Holder as Holder
 from shared.wire.fds import MountUse as MountUse
 from shared.wire.fds import NotableFile as NotableFile
+from shared.wire.fds import OtherEnd as OtherEnd
 from shared.wire.fds import Pipe as Pipe
 from shared.wire.fds import Socket as Socket
 from shared.wire.kernel_events import KernelEvents
@@ -86,6 +87,8 @@ class Syscall(Value):
         default=None, description="What that descriptor refers to: path, `pipe:[…]`, `socket:[…]` …"
     )
     file_system: str | None = None
+    fds: tuple[int, ...] = Field(default=(), description="Where it waits for any of several descriptors: which.")
+    child: int | None = Field(default=None, description="The process for whose end it waits, where it names one.")
     ends_in_seconds: float | None = Field(
         default=None,
         ge=0,
@@ -131,15 +134,21 @@ class Process(Value):
     lock_holders: tuple[Holder, ...] = Field(
         default=(), description="Processes that hold the file lock that it waits for."
     )
+    awaits: tuple[OtherEnd, ...] = Field(
+        default=(), description="What its main thread waits for beyond its own memory: any of these will do."
+    )
     before: Beat | None = None
     after: Beat | None = None
 
 
 class Child(Value):
-    """A child process of a rank, such as a DataLoader worker, or one beside it, and its stacks."""
+    """A child process of a rank, such as a DataLoader worker, or another one that matters to it, and its stacks."""
 
     process: Process
     stacks: Stacks | Missing
+    identity: Identity | None = Field(
+        default=None, description="The rank that it is, or works for, where that is of another job."
+    )
 
 
 class PolledLock(Value):
@@ -164,6 +173,18 @@ class PolledLock(Value):
     )
 
 
+class Requests(Value):
+    """What clients have asked servers of a job and got no answer to yet, by whose turn it is in their connections."""
+
+    unanswered: int
+    oldest_seconds: float | None = Field(default=None, description="How long the longest of them has waited.")
+    held_by: tuple[int, ...] = Field(default=(), description="Pids of the processes that they were sent to.")
+    unaccepted: int = Field(default=0, description="Further connections that the kernel has, and no server has taken.")
+    servers: tuple[int, ...] = Field(
+        default=(), description="Pids of the server's processes, that which started the rank first; the ranks are none."
+    )
+
+
 class RankSnapshot(Value):
     """Everything that one look at one rank found."""
 
@@ -180,6 +201,17 @@ class RankSnapshot(Value):
         description="Processes that its parent started together with it, of the same program, and that are no ranks "
         "yet, while ranks of its job are lacking; of several ranks beside them, with the first.",
     )
+    followed: tuple[Child, ...] = Field(
+        default=(),
+        description="Processes of its node, neither its own nor of its job, to which its wait leads: those that hold "
+        "the other end of what it waits at, what these wait at in turn, and so on.",
+    )
+    above: tuple[Child, ...] = Field(
+        default=(),
+        description="Where clients send requests to a process that started ranks, as to an engine's API server: that, "
+        "and what hands work on from there; with the first of the ranks.",
+    )
+    requests: Requests | None = Field(default=None, description="What `above` has not answered; None: no server.")
     polled_lock: PolledLock | None = Field(
         default=None, description="The lock that its main thread may wait for; None: there is none, or nobody asked."
     )

@@ -72,7 +72,7 @@ class Stacks(Value):
         return named
 
 
-AwaitedKind = Literal["store_key", "store_answer", "queue", "future", "event", "thread", "task"]
+AwaitedKind = Literal["store_key", "store_answer", "rooted_call", "queue", "future", "event", "thread", "task"]
 
 
 class OfThread(Value):
@@ -89,12 +89,14 @@ class Awaited(Value):
     tid: int = Field(description="Kernel thread id, as in the stacks.")
     at: Frame = Field(description="The thread's innermost Python frame when this was read.")
     kind: AwaitedKind = Field(
-        description="`store_key`: keys of a store that are not set; `store_answer`: that the store answers; in its own "
-        "process `queue`, `future`, `event` (or condition, or lock), `thread` (its end), `task` (whatever it awaits)."
+        description="`store_key`: keys of a store that are not set; `store_answer`: that the store answers; "
+        "`rooted_call`: the other ranks, in an operation that has a root; in its own process `queue`, `future`, "
+        "`event` (or condition, or lock), `thread` (its end), `task` (whatever it awaits)."
     )
     call: str = Field(description="The method that it has called: wait, Queue.get, …")
     keys: tuple[str, ...] = Field(default=(), description="Of a store, as the caller named them; secrets redacted.")
     prefix: str = Field(default="", description="What the store sets before these keys.")
+    root: int | None = Field(default=None, ge=0, description="Which root it has passed, as a rank of the group.")
     size: int | None = Field(default=None, ge=0, description="How many items the queue has; None: not known.")
     limited: bool = Field(default=False, description="Does it wait for a limited time, by its own argument?")
     thread: OfThread | None = Field(default=None, description="Whose end is awaited.")

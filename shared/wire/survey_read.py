@@ -29,7 +29,7 @@ _FDS = Missing(
     reason=Reason.NOT_ENABLED,
     detail="not in the survey of a large job; suspects were examined separately",
 )
-_EMPTY = ("children", "beside", "awaited", "served")
+_EMPTY = ("children", "beside", "above", "followed", "awaited", "served")
 _BLANK = {**dict.fromkeys(RankSnapshot.model_fields), "fds": _FDS, **dict.fromkeys(_EMPTY, ())}
 """What a rank has of which a survey says nothing."""
 

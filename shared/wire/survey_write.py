@@ -181,7 +181,7 @@ def _surveyed_group(group: Group) -> SurveyedGroup:
 def _shared_process(process: Process | Missing) -> Process | Missing:
     if isinstance(process, Missing):
         return process
-    return process.model_copy(update={"command": "", "before": None, "after": None})
+    return process.model_copy(update={"command": "", "awaits": (), "before": None, "after": None})
 
 
 def _shared_logs(logs: Logs | Missing) -> Logs | Missing:

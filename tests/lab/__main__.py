@@ -75,6 +75,8 @@ def _version(version: str, chosen: argparse.Namespace) -> int:
     if chosen.records:
         return wrong
     scenarios = [one for one in SCENARIOS if chosen.all or one.is_chosen(chosen.scenarios)]
+    if not scenarios:
+        sys.exit(f"lab: no scenario's name contains {' or '.join(chosen.scenarios)}")
     print(_COLUMNS.format("", *"scenario expected verdict kind cause culprit certainty s wrong".split()), flush=True)
     told: dict[str, str] = {}
     with Forks(environment) as forks:

@@ -13,15 +13,16 @@ from deploy.lab.standins import NVML
 _RECORD_BYTES = 8192
 """What the agent reads at once of /dev/kmsg, where each read gives one record."""
 
-# A /dev of its own, with a driver and an empty log of the kernel: it is nobody else's.
+# A /dev of its own, with a driver, an empty log of the kernel and terminals: it is nobody else's.
 _OWN_DEVICES = """
 new=$(mktemp -d) && mount -t tmpfs lab "$new" || exit
 for old in /dev/*; do
     name=$new/${old#/dev/}
     if [ -L "$old" ]; then cp -P "$old" "$name"
     elif [ -d "$old" ]; then mkdir "$name" && mount --rbind "$old" "$name"
-    elif [ "$old" != /dev/kmsg ]; then touch "$name" && mount --bind "$old" "$name"; fi
+    elif [ "$old" != /dev/kmsg ] && [ "$old" != /dev/ptmx ]; then touch "$name" && mount --bind "$old" "$name"; fi
 done
+mount -t devpts -o newinstance,ptmxmode=666 lab "$new/pts" && ln -sf pts/ptmx "$new/ptmx" || exit
 touch "$new/nvidiactl" "$new/kmsg" && mount --move "$new" /dev && rmdir "$new" && exec "$@"
 """
 

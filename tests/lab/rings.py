@@ -14,6 +14,7 @@ from pathlib import Path
 from agent.deadline import Deadline, ThreadPool
 from agent.find.choose_ranks import Rank
 from agent.find.torch_groups import find_group
+from agent.probe.path import probe_path
 from agent.proc.memory.mappings import read_mappings
 from agent.proc.memory.process_memory import open_memory
 from agent.proc.procfs import ProcFs
@@ -22,7 +23,11 @@ from agent.sources.recorder.memory.counters_form import trace_of
 from agent.sources.recorder.memory.group_counters import CounterReader
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import MarkReader
+from agent.sources.recorder.merge import merge
+from agent.sources.recorder.server_record import ask_record
+from agent.sources.recorder.unix_server import find_unix_server
 from agent.sources.stacks import StacksSource
+from agent.tools.memory_budget import Memory
 from agent.tools.run_bounded import find_program
 from deploy.lab.environment import Environment
 from shared.errors import UnhangError
@@ -34,11 +39,12 @@ from tests.build.processes.ports import free_port
 MOST = 8
 STATES = {"empty": 0, "part-filled": 5, "full": MOST, "wrapped": MOST + 3}
 """How many operations have been issued in each."""
-COLUMNS = (*STATES, "Gloo", "switched off", "group", "stack")
+COLUMNS = (*STATES, "Gloo", "probe", "switched off", "group", "stack")
 NO_RECORD = "has none"
 """Gloo's, before PyTorch 2.8."""
 
 _JOB = Path(__file__).with_name("ring_job.py")
+_SITES = "call sites"
 _COMPARED = ("state", "collective_seq", "created_ns", "signature", "group")
 
 
@@ -50,6 +56,9 @@ def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]
             yield state, "the job ended too early" if told is None else _differs(job.pid, told["nccl"])
         if told is not None:
             yield "Gloo", _differs_of_gloo(job.pid, told["gloo"]) if "gloo" in told else NO_RECORD
+    with _ranks(environment, folder, None) as job:
+        told = _told(job)
+        yield "probe", "the job ended too early" if told is None else _differs_by_probe(job.pid, told)
     with _ranks(environment, folder, 0) as job:
         if _told(job) is None:
             yield "switched off", "the job ended too early"
@@ -60,17 +69,19 @@ def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]
 
 
 @contextmanager
-def _ranks(environment: Environment, folder: Path, size: int) -> Iterator[subprocess.Popen[bytes]]:
-    """One rank whose recorder has room for so many."""
+def _ranks(environment: Environment, folder: Path, size: int | None) -> Iterator[subprocess.Popen[bytes]]:
+    """One rank whose recorder has room for so many; None: with the probe, which sees to that where PyTorch does not."""
+    sizes = ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE")
+    probed = {"PYTHONPATH": str(probe_path()), "UNHANG_PROBE_DIR": str(folder / "unhang")}
     variables = {
         **os.environ,
         **environment.variables(folder),
-        **dict.fromkeys(("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"), str(size)),
+        **(probed if size is None else dict.fromkeys(sizes, str(size))),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "TORCH_CPP_LOG_LEVEL": "ERROR",
     }
-    states = map(str, STATES.values() if size else (3,))
+    states = map(str, STATES.values() if size else (5,))
     command = (str(environment.python), "-W", "ignore", str(_JOB), *states)
     with subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
         try:
@@ -115,6 +126,20 @@ def _differs_of_gloo(pid: int, told: Trace) -> str:
     return f"differs in {', '.join(wrong)}" if wrong else ""
 
 
+def _differs_by_probe(pid: int, told: dict[str, Trace]) -> str:
+    """Compare what the worker server that the probe has opened answers of NCCL and of Gloo, without call sites."""
+    server = find_unix_server(rank_of(pid), ProcFs())
+    if server is None:
+        return "no socket was opened"
+    try:
+        wrong = _differing(
+            ask_record(server, Memory(), Deadline(60.0)), merge([told[name] for name in sorted(told, reverse=True)])
+        )
+    except UnhangError as error:
+        return str(error)
+    return f"differs in {', '.join(wrong)}" if wrong != [_SITES] else ""
+
+
 def _records(rank: Rank, locator: RecorderLocator) -> list[Trace]:
     """Return those of libtorch_cuda.so and of libtorch_cpu.so: of NCCL, and of Gloo."""
     return [record.trace() for record in copy_records(ProcFs(), rank, locator, Deadline(60.0))]
@@ -123,7 +148,7 @@ def _records(rank: Rank, locator: RecorderLocator) -> list[Trace]:
 def _differing(read: Trace, told: Trace) -> list[str]:
     wrong = [name for name in _COMPARED if list(getattr(read, name)) != list(getattr(told, name))]
     wrong += ["groups"] if read.groups != told.groups else []
-    return wrong + (["call sites"] if _sites(read) != _sites(told) else [])
+    return wrong + ([_SITES] if _sites(read) != _sites(told) else [])
 
 
 def _sites(trace: Trace) -> list[tuple[object, ...]]:

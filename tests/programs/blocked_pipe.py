@@ -23,11 +23,5 @@ def report_progress() -> None:
         print(f"shipper {shipper.pid}: sample {sample}: loss 0.1234", flush=True)
 
 
-def main() -> None:
-    """Train; at the faulty step one rank reports its progress."""
-    place = rig.start()
-    rig.train(place, report_progress)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train(rig.start(), report_progress)

@@ -25,10 +25,5 @@ def load_kernels() -> None:
     cpp_extension.load("kernels", [f"{directory}/kernels.cpp"], build_directory=str(directory))
 
 
-def main() -> None:
-    """Train; at the faulty step all build their kernels."""
-    rig.train_world(rig.start(), load_kernels)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train_world(rig.start(), load_kernels)

@@ -12,11 +12,5 @@ def upload_logs() -> None:
     subprocess.run(["sleep", str(int(rig.NEVER))], check=True)
 
 
-def main() -> None:
-    """Train; at the faulty step one rank runs a command."""
-    place = rig.start()
-    rig.train(place, upload_logs)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train(rig.start(), upload_logs)

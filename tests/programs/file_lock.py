@@ -24,11 +24,5 @@ def build_index() -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def main() -> None:
-    """Train; at the faulty step one rank builds its index."""
-    place = rig.start()
-    rig.train(place, build_index)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train(rig.start(), build_index)

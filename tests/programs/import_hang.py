@@ -19,11 +19,5 @@ def load_plugin() -> None:
         __import__("slow_plugin")
 
 
-def main() -> None:
-    """Train; at the faulty step one rank loads a plug-in."""
-    place = rig.start()
-    rig.train(place, load_plugin)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train(rig.start(), load_plugin)

@@ -27,11 +27,5 @@ def save() -> None:
     uploading.join()
 
 
-def main() -> None:
-    """Train; at the faulty step one rank saves."""
-    place = rig.start()
-    rig.train(place, save)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train(rig.start(), save)

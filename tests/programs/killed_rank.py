@@ -33,11 +33,6 @@ def commit_checkpoint(place: rig.Place) -> None:
     rig.meet_in_store(place, "written")
 
 
-def main() -> None:
-    """Train; at the faulty step save a checkpoint."""
+if __name__ == "__main__":
     place = rig.start()
     rig.train_world(place, lambda: commit_checkpoint(place))
-
-
-if __name__ == "__main__":
-    main()

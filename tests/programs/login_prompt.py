@@ -16,11 +16,6 @@ def log_in() -> str:
     return answer
 
 
-def main() -> None:
-    """Train; rank 0 alone reports, and logs in late."""
+if __name__ == "__main__":
     place = rig.start()
     rig.train(place, log_in, astray=place.rank == 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -26,11 +26,6 @@ def meet(place: rig.Place) -> None:
     dist.monitored_barrier(timeout=PATIENCE)
 
 
-def main() -> None:
-    """Train a little; at the faulty step all meet under rank 0's watch."""
+if __name__ == "__main__":
     place = rig.start()
     rig.train_world(place, lambda: meet(place))
-
-
-if __name__ == "__main__":
-    main()

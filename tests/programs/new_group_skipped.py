@@ -18,11 +18,6 @@ def make_logging_group(place: rig.Place) -> None:
     dist.new_group(list(range(place.world_size)), group_desc="logging")
 
 
-def main() -> None:
-    """Train; at the faulty step all but one make a group."""
+if __name__ == "__main__":
     place = rig.start()
     rig.train(place, lambda: make_logging_group(place), astray=not place.is_faulty)
-
-
-if __name__ == "__main__":
-    main()

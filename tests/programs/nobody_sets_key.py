@@ -14,11 +14,5 @@ def wait_for_permission() -> None:
     store.wait(["permission"], timedelta(hours=1))
 
 
-def main() -> None:
-    """Train; at the faulty step all wait."""
-    place = rig.start()
-    rig.train_world(place, wait_for_permission)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train_world(rig.start(), wait_for_permission)

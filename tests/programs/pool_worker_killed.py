@@ -24,11 +24,5 @@ def tokenize_all() -> list[int]:
         return pool.map(tokenize, ["a very large document"])
 
 
-def main() -> None:
-    """Train; at the faulty step one rank tokenizes."""
-    place = rig.start()
-    rig.train(place, tokenize_all)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train(rig.start(), tokenize_all)

@@ -15,11 +15,6 @@ def shift(block: torch.Tensor, place: rig.Place) -> torch.Tensor:
     return received
 
 
-def main() -> None:
-    """Train; at the faulty step shift a block around the ring."""
+if __name__ == "__main__":
     place = rig.start()
     rig.train(place, lambda: shift(torch.ones(8, 4), place), astray=True)
-
-
-if __name__ == "__main__":
-    main()

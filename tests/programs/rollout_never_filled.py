@@ -20,11 +20,5 @@ async def collect() -> None:
     await asyncio.gather(next_sample(samples), next_sample(samples))
 
 
-def main() -> None:
-    """Train; at the faulty step one rank collects samples."""
-    place = rig.start()
-    rig.train(place, lambda: asyncio.run(collect()))
-
-
 if __name__ == "__main__":
-    main()
+    rig.train(rig.start(), lambda: asyncio.run(collect()))

@@ -13,10 +13,5 @@ def play_episodes() -> None:
         time.sleep(0.01)
 
 
-def main() -> None:
-    """Call the faulty rank from another; all others only answer calls until everybody has ended."""
-    rig.call_the_faulty(play_episodes)
-
-
 if __name__ == "__main__":
-    main()
+    rig.call_the_faulty(play_episodes)

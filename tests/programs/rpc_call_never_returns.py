@@ -12,10 +12,5 @@ def load_shard() -> None:
     time.sleep(rig.NEVER)
 
 
-def main() -> None:
-    """Call the faulty rank from another; all others only answer calls until everybody has ended."""
-    rig.call_the_faulty(load_shard)
-
-
 if __name__ == "__main__":
-    main()
+    rig.call_the_faulty(load_shard)

@@ -12,11 +12,5 @@ TRUTH = {
     "culprits": [],
 }
 
-
-def main() -> None:
-    """Join a world of which half is missing."""
-    rig.join_and_wait()
-
-
 if __name__ == "__main__":
-    main()
+    rig.join_and_wait()

@@ -7,12 +7,5 @@ import rig
 
 TRUTH = {"kinds": ["rank_stopped"], "causes": ["signal"]}
 
-
-def main() -> None:
-    """Train; at the faulty step one rank is stopped."""
-    place = rig.start()
-    rig.train(place, lambda: os.kill(os.getpid(), signal.SIGSTOP))
-
-
 if __name__ == "__main__":
-    main()
+    rig.train(rig.start(), lambda: os.kill(os.getpid(), signal.SIGSTOP))

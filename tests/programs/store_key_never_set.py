@@ -14,11 +14,5 @@ def wait_for_recipe() -> None:
     store.wait(["recipe/2"], timedelta(hours=1))
 
 
-def main() -> None:
-    """Train; at the faulty step one rank waits for a key."""
-    place = rig.start()
-    rig.train(place, wait_for_recipe)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train(rig.start(), wait_for_recipe)

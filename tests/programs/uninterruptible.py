@@ -26,11 +26,5 @@ def start_converter() -> int:
         return os.posix_spawn("/bin/true", ["true"], {}, file_actions=[redirect])
 
 
-def main() -> None:
-    """Train; at the faulty step one rank starts a program."""
-    place = rig.start()
-    rig.train(place, start_converter)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train(rig.start(), start_converter)

@@ -13,11 +13,5 @@ TRUTH = {
     "culprits": [3],
 }
 
-
-def main() -> None:
-    """Join a world that never fills."""
-    rig.join_and_wait()
-
-
 if __name__ == "__main__":
-    main()
+    rig.join_and_wait()

@@ -8,12 +8,5 @@ import rig
 
 TRUTH = {"kinds": ["collective_mismatch"], "causes": ["user_code"], "bare": {"or_silent": True}}
 
-
-def main() -> None:
-    """Train; at the faulty step one rank has twelve MiB of gradients, the others eight."""
-    place = rig.start()
-    rig.train_large(place, mebibytes=8, faulty_mebibytes=12)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train_large(rig.start(), mebibytes=8, faulty_mebibytes=12)

@@ -7,12 +7,5 @@ import rig
 
 TRUTH = {"kinds": ["collective_mismatch"], "causes": ["user_code"], "bare": {"or_silent": True}}
 
-
-def main() -> None:
-    """Train; at the faulty step one rank has eight MiB of gradients, the others sixteen."""
-    place = rig.start()
-    rig.train_large(place, mebibytes=16, faulty_mebibytes=8)
-
-
 if __name__ == "__main__":
-    main()
+    rig.train_large(rig.start(), mebibytes=16, faulty_mebibytes=8)

@@ -1,8 +1,8 @@
 """The source `awaited`: what the threads of a rank wait for, read from its Python's memory without stopping it.
 
-A stack tells where a thread waits. What for stands beside it: the key that a store was asked for, the queue and how
-much is in it, the coroutines of a task. Only what waits in one of the known ways is followed; of any other thread no
-more is read than its frames.
+A stack tells where a thread waits. What for stands beside it: the key that a store was asked for, the root of an
+operation, the queue and how much is in it, the coroutines of a task. Only what waits in one of the known ways is
+followed; of any other thread no more is read than its frames.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +16,7 @@ from agent.proc.memory.process_memory import Unreadable, open_memory
 from agent.proc.procfs import ProcFs
 from agent.proc.python.interpreter import Interpreter
 from agent.sources.awaited.home_waits import awaited_at_home
+from agent.sources.awaited.rooted_calls import rooted_call
 from agent.sources.awaited.store_keys import StoreKeys
 from agent.sources.awaited.store_server import keys_awaited
 from agent.sources.look_context import LookContext
@@ -55,7 +56,7 @@ def _awaited(here: Interpreter, stores: StoreKeys, tids: Mapping[int, int]) -> I
             frames = here.frames(threads[inner])
             if not frames:
                 continue
-            found = stores.awaited_by(tids[inner], frames[0])
+            found = stores.awaited_by(tids[inner], frames[0]) or rooted_call(here, tids[inner], frames)
             found = found or awaited_at_home(here, tids[inner], frames, frozenset(threads))
             if found is not None:
                 yield found

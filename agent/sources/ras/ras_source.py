@@ -14,7 +14,7 @@ import ipaddress
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -31,7 +31,7 @@ from agent.tools.memory_budget import Memory
 from agent.tools.netns import connect
 from shared.errors import NotPermitted
 from shared.missing import Missing, Reason
-from shared.wire.ras import RasLook, RasNetwork
+from shared.wire.ras import UNANSWERED, RasLook, RasNetwork
 from shared.wire.snapshot import Exited, RankSnapshot
 
 Policy = Literal["safe", "always", "never"]
@@ -42,6 +42,7 @@ _GREETING_SECONDS = 1.0
 _MOST_KNOCKS = 12
 _STANDS_SECONDS = 2.0
 _MOST_KEPT = 16
+_LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 
 class RasTargets(NamedTuple):
@@ -183,11 +184,20 @@ def _known_by(
     addresses = {
         address for each in endpoints.values() for address in addresses_of(context.procfs, each[0].rank.stat.pid)
     }
+    pids = {one.inner_pid: one.rank.stat.pid for one in behind if one.inner_pid != one.rank.stat.pid}
     return RasLook(
         addresses=tuple(sorted(addresses)),
-        pids={one.inner_pid: one.rank.stat.pid for one in behind if one.inner_pid != one.rank.stat.pid},
+        pids=pids,
+        gone=() if pids else _gone(addresses | _LOOPBACK, networks, context.procfs),
         networks=tuple(networks),
     )
+
+
+def _gone(here: Set[str], networks: Sequence[RasNetwork], procfs: ProcFs) -> tuple[tuple[str, int], ...]:
+    """Return who is no process any more. Of containers that is not known: their pids are not those of the node."""
+    peers = {peer for network in networks for peer in network.peers if peer.status in UNANSWERED and peer.host in here}
+    alive = set(procfs.pids()) if peers else ()
+    return tuple(sorted((peer.host, peer.pid) for peer in peers if peer.pid not in alive))
 
 
 _MOST_BYTES = 4 * 1024 * 1024

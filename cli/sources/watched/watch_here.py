@@ -103,9 +103,8 @@ class _Here(LocalIncidents):
         alarm = self._detector.answered(key, diagnosis, time.monotonic())
         if alarm is None:
             return
-        known = next((each for each in self._open.values() if each.fingerprint == alarm.incident.fingerprint), None)
-        if known is not None:  # the job that hung has been ended, which is said once it is over
-            self._detector.opened(key, known.id, time.monotonic())
+        if alarm.incident.id:  # the job of an open one has ended, which is said once that is over
+            self._detector.opened(key, alarm.incident.id, time.monotonic())
             return
         event = self._opened(alarm.incident, {"diagnoses": alarm.diagnoses})
         incident = event.incident

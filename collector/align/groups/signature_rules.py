@@ -27,7 +27,8 @@ _PLACEHOLDER = "Undefined"
 """The dtype of the tensor that a rank without a part in a gather or scatter hands over."""
 
 
-ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
+TOWARDS_ROOT = frozenset({"reduce", "gather"})
+ROOTED = TOWARDS_ROOT | {"broadcast", "scatter"}
 """Operations with a root, which no recorder writes down."""
 
 

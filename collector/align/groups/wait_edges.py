@@ -2,8 +2,9 @@
 
 Edges run rank -> group -> rank and are kept that way, so that their number is linear in memberships. A rank waits
 in a group for those who have not issued what it has issued, and for those who have issued it behind an operation
-that holds their queue; such a rank itself waits in that older operation only. A receive waits for its send, and a
-send for its receive; the two match by peer, never by sequence, which counts per rank.
+that holds their queue; such a rank itself waits in that older operation only. Of a rank that takes its groups down,
+what others have completed is no longer unfinished: its watchdog, which would write that down, has ended. A receive
+waits for its send, and a send for its receive; the two match by peer, never by sequence, which counts per rank.
 """
 
 from collections import defaultdict
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from collector.align.groups.device_queues import Queue, queues_of
 from collector.align.groups.signature_rules import OTHER_SIDE
-from collector.align.groups.table import GroupView, PendingP2P
+from collector.align.groups.table import NONE, GroupView, PendingP2P
 from collector.align.roster import UNKNOWN, Roster
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.user_frames import user_call
@@ -23,6 +24,10 @@ from shared.isolation import costs_itself
 from shared.rank_sets import fold
 from shared.wire.stacks import Frame
 from shared.wire.trace import Record, Signature, Trace
+
+# destroy_process_group (torch/distributed/distributed_c10d.py:2352)
+# _abort_process_group (torch/distributed/distributed_c10d.py:2390)
+_TAKEN_DOWN = frozenset({"destroy_process_group", "_abort_process_group"})
 
 
 @dataclass(frozen=True)
@@ -72,15 +77,18 @@ def find_edges(
 ) -> tuple[Edge, ...]:
     """Return what every rank waits for, by the recorder: its oldest unfinished operation of each group and lane."""
     queues = queues_of({rank: trace for rank, trace in traces.items() if not roster.ranks[rank].gone})
-    seen = _Seen(queues, frozenset(_away(roster, traces, activities)), activities)
+    leaving = frozenset(rank for rank, activity in activities.items() if _takes_groups_down(activity))
+    seen = _Seen(queues, frozenset(_away(roster, traces, activities)), leaving, activities)
     found: list[Edge] = []
     for group in groups:
         silent = tuple(rank for rank in group.unknown if rank in seen.away)
         unseen = tuple(rank for rank in silent if roster.ranks[rank].presence in UNKNOWN)
         points: dict[int, _Point] = {}
+        done = max((lane.completed for rank, lane in group.lanes.items() if rank not in seen.leaving), default=NONE)
         for rank, lane in group.lanes.items():
-            if lane.pending and rank in queues:
-                sequence = lane.pending[0]
+            pending = [at for at in lane.pending if at > done] if rank in seen.leaving else lane.pending
+            if pending and rank in queues:
+                sequence = pending[0]
                 if sequence not in points:
                     points[sequence] = _point(group, sequence, silent, unseen, queues)
                 point = points[sequence]
@@ -96,6 +104,8 @@ class _Seen(NamedTuple):
     queues: dict[int, Queue]
     away: frozenset[int]
     """Those who cannot have come."""
+    leaving: frozenset[int]
+    """Those who take their groups down."""
     activities: dict[int, Activity]
 
     def site(self, rank: int, record: Record) -> Frame | None:
@@ -106,6 +116,10 @@ class _Seen(NamedTuple):
         """Would the counterpart be on record? Not where none was read, nor where what it is stuck in is overwritten."""
         queue = self.queues.get(peer)
         return peer in self.away if queue is None else not (queue.trace.truncated and queue.unfinished[:1] == (0,))
+
+
+def _takes_groups_down(activity: Activity) -> bool:
+    return any(frame.function in _TAKEN_DOWN and "torch/distributed/" in frame.file for frame in activity.frames)
 
 
 def _by_common_clock(edge: Edge, roster: Roster) -> Edge:

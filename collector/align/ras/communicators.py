@@ -14,11 +14,10 @@ from collector.align.ras.process_ranks import ProcessesOfRanks, world_of
 from collector.align.thresholds import RAS_REPORTS_APART_NS
 from shared.isolation import costs_itself
 from shared.rank_sets import unfold
-from shared.wire.ras import Communicator, Launched, RasNetwork, RasStatus
+from shared.wire.ras import UNANSWERED, Communicator, Launched, RasNetwork, RasStatus
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 
 _MOST_LOST = 16
-_TROUBLE = (RasStatus.SILENT, RasStatus.DEAD)
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def ras_view(
 def lost_processes(snapshots: Sequence[NodeSnapshot]) -> tuple[str, ...]:
     """Processes that RAS could not reach, whatever rank they are: its monitor mode tells of no ranks."""
     networks = [network for snapshot in snapshots if snapshot.ras is not None for network in snapshot.ras.networks]
-    lost = {peer[:2] for network in networks for peer in network.peers if peer.status in _TROUBLE}
+    lost = {peer[:2] for network in networks for peer in network.peers if peer.status in UNANSWERED}
     return tuple(f"pid {pid} on {host}" for host, pid in sorted(lost)[:_MOST_LOST])
 
 
@@ -135,8 +134,10 @@ def _table(view: GroupView, op: str, levels: Sequence[Launched], order: Mapping[
 
 
 def _trouble(network: RasNetwork, ranks: Mapping[int, int], groups: Sequence[RasGroup]) -> dict[int, RasStatus]:
-    found = {rank: status for group in groups for status in _TROUBLE for rank in group.standings.get(status, ())}
-    peers = {ranks[at]: peer.status for at, peer in enumerate(network.peers) if at in ranks and peer.status in _TROUBLE}
+    found = {rank: status for group in groups for status in UNANSWERED for rank in group.standings.get(status, ())}
+    peers = {
+        ranks[at]: peer.status for at, peer in enumerate(network.peers) if at in ranks and peer.status in UNANSWERED
+    }
     return dict(sorted({**found, **peers}.items()))
 
 

@@ -64,6 +64,8 @@ def _what(awaited: Awaited) -> str:
         return f"for thread '{awaited.thread.name}' to end"
     if awaited.kind == "task":
         return f"for what {awaited.call}() awaits"
+    if awaited.root is not None:
+        return f"in {awaited.call}() with group rank {awaited.root} as its root"
     held = {None: "", 0: " of an empty queue"}.get(awaited.size, f" of a queue of {awaited.size}")
     return f"in {awaited.call}(){held}"
 

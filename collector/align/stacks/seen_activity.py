@@ -88,6 +88,8 @@ def with_awaited(seen: Activity, wait: ThreadWait | None) -> Activity:
     if wait.in_store:
         told = replace(seen, label=str(wait), told=Told.BY_PATTERN, waits_on=frozenset(), awaited=wait)
         return replace(told, doing=Doing.STORE, cause=Cause.RENDEZVOUS)
+    if wait.awaited.root is not None:
+        return replace(seen, awaited=wait)
     if not seen.may_be_idle and WaitsOn.OWN_THREAD not in seen.waits_on:
         return seen
     said = replace(seen, label=str(wait), awaited=wait, user=wait.user or seen.user)

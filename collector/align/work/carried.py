@@ -1,6 +1,6 @@
 """Rule 4 of `work.py`: the bytes that a rank moves, with the file, connection or pipe that they go through."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from collector.align.stacks.activity import Activity
 from collector.align.thresholds import BUSY_BYTES, SOME_BYTES
@@ -23,7 +23,7 @@ def of_bytes(
     b: RankSnapshot,
     activity: Activity,
     counters: Between,
-    connections: frozenset[Ends],
+    connections: Set[Ends],
     *,
     plainly: bool = False,
 ) -> Iterator[Work]:
@@ -61,7 +61,7 @@ def _files(a: Fds, b: Fds, seconds: float) -> Iterator[Work]:
 
 
 def _connections(
-    a: Fds, b: Fds, syscall: Syscall | None, activity: Activity, connections: frozenset[Ends], seconds: float
+    a: Fds, b: Fds, syscall: Syscall | None, activity: Activity, connections: Set[Ends], seconds: float
 ) -> Iterator[Work]:
     """A few bytes are enough on the one that it reads, and while it waits for any; on others it must be much.
 

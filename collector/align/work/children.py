@@ -17,6 +17,11 @@ _DEEPEST = 4
 _HELPERS = re.compile(r"multiprocessing\.(resource_tracker|forkserver)")
 
 
+def is_helper(process: Process) -> bool:
+    """Is it one that multiprocessing has started for itself? Nobody waits for those."""
+    return _HELPERS.search(process.command) is not None
+
+
 def named(process: Process) -> str:
     """Name a child."""
     return f"{process.pid} ({process.name})"
@@ -41,7 +46,7 @@ def asleep_below(look: RankSnapshot) -> Iterator[Work]:
     awaited = [
         child
         for child in children.values()
-        if (child.pid in at_pipe if at_pipe else child.parent_pid == own) and not _HELPERS.search(child.command)
+        if (child.pid in at_pipe if at_pipe else child.parent_pid == own) and not is_helper(child)
     ]
     sleeping = [(left, child) for child in awaited if (left := _sleeps_for(child, children)) is not None]
     if awaited and len(sleeping) == len(awaited):

@@ -16,7 +16,7 @@ Between two looks at it:
    the first waits for one of its own process. One that is on the queue for a CPU in two looks works, whatever it gets.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
 
 from collector.align.progress import runnable
@@ -39,7 +39,7 @@ _WAITS_FOR_CHILD = frozenset({"wait4", "waitid"})
 _MOST_THREADS = 64
 
 
-def works_of(view: RankView, activity: Activity, connections: frozenset[Ends] = frozenset()) -> tuple[Work, ...]:
+def works_of(view: RankView, activity: Activity, connections: Set[Ends] = frozenset()) -> tuple[Work, ...]:
     """Return what a rank was seen at work with, most telling first; empty: it was not.
 
     `connections`: those of the job's ranks, as far as they are known.
@@ -72,7 +72,7 @@ def works_of(view: RankView, activity: Activity, connections: frozenset[Ends] = 
     return moment or (() if last is None or not waits else tuple(asleep_below(last)))
 
 
-def _in_one_look(view: RankView, activity: Activity, connections: frozenset[Ends]) -> Iterator[Work]:
+def _in_one_look(view: RankView, activity: Activity, connections: Set[Ends]) -> Iterator[Work]:
     """What it was at work with during the newest look that took long enough to tell, where no two can be compared."""
     for look in reversed(view.looks):
         counters = within(look.process)

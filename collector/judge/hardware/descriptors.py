@@ -6,6 +6,7 @@
 3. The store: connected to by nearly all others, and not by this rank.
 4. A pipe that the rank is blocked on, and nobody at its other end.
 5. Lock files and deleted files that this rank alone has; a table of descriptors that is full.
+6. The file server that does not answer it, or a child that it waits for.
 """
 
 from collections import Counter
@@ -117,6 +118,7 @@ def _of_rank(view: RankView, roster: Roster) -> Iterable[FdEvidence]:
     yield from _of_pipes(view)  # 4
     yield from _of_files(view, fds, others)  # 5
     yield from _of_limit(view, fds)
+    yield from _of_servers(view, fds)  # 6
 
 
 def _of_connection(view: RankView, socket: Socket, roster: Roster) -> FdEvidence:
@@ -206,6 +208,24 @@ def _of_pipes(view: RankView) -> Iterable[FdEvidence]:
     if holders:
         text = f"{what} whose other end is held by {', '.join(holders)}"
     yield _evidence(view, text, fd=pipe.fd, target=pipe.path)
+
+
+def _of_servers(view: RankView, fds: Fds) -> Iterable[FdEvidence]:
+    """The remote file systems of the files at which the rank, or a child of it, is in uninterruptible sleep."""
+    children = (child.process for child in view.looks[-1].children)
+    for who, process in [("", view.process), *(("a child of ", each) for each in children)]:
+        path = None if process is None or process.state != "D" or process.syscall is None else process.syscall.target
+        on = [mount for mount in fds.mounts if path is not None and _is_on(path, mount.point)]
+        mount = max(on, key=lambda each: len(each.point), default=None)
+        if mount is not None and mount.remote and mount.source:
+            where = f"{mount.source} ({mount.file_system}, mounted at {mount.point})"
+            text = f"{who}rank {view.rank} is in uninterruptible sleep for a file on {where}"
+            yield _evidence(view, text, target=mount.point).model_copy(update={"mounted": mount.source})
+            return
+
+
+def _is_on(path: str, point: str) -> bool:
+    return path == point or path.startswith(f"{point.rstrip('/')}/")
 
 
 def _blocked_fd(process: Process | None) -> int | None:

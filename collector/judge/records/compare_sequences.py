@@ -31,6 +31,8 @@ class Mismatch:
     certain: bool = False
     """Do more than half of all members, those who are silent included, stand against the culprits?"""
     remarks: tuple[str, ...] = ()
+    of_roots: bool = False
+    """Is it the root alone in which they differ?"""
 
     @property
     def ranks(self) -> tuple[int, ...]:

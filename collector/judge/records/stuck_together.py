@@ -13,6 +13,7 @@ from collector.align.roster import HELD, Roster
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, kind_of
 from collector.judge.records.compare_sequences import is_compared
+from collector.judge.records.passed_roots import agree_on_root
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from shared.answer.words import Cause, Kind
@@ -50,7 +51,7 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         sequence=edges[0].sequence,
         remarks=(
             *_completed_by(edges[0]),
-            _no_divergence(edges[0].signature.op, counted=edges[0].waiter not in observations.recorded),
+            _no_divergence(edges[0], observations),
             *((_OPEN_WORLD,) if _is_open_world(edges[0], observations.roster) else ()),
         ),
     )
@@ -106,15 +107,17 @@ def _completed_by(edge: Edge) -> tuple[str, ...]:
     return (f"{ranks_with(done, 'has', 'have')} completed it",)
 
 
-def _no_divergence(op: str, *, counted: bool) -> str:
-    if op in ROOTED:
+def _no_divergence(edge: Edge, observations: Observations) -> str:
+    op, counted = edge.signature.op, edge.waiter not in observations.recorded
+    if op in ROOTED and not agree_on_root(edge.group, edge.sequence, observations):
         return "every member has issued it with fitting sizes and types; the root each rank passed is not recorded"
     if op == COALESCED:
         return "every member has issued it; its parts are not on record: some rank may have called fewer, or other ones"
     if not is_compared(op):
         return f"every member has issued it; which arguments of {op} must match is unknown, so none are compared"
     alike = "as many elements" if counted else "equal sizes and types"
-    return f"every member has issued it with {alike}, so the code does not diverge here"
+    same_root = " and one root" if op in ROOTED else ""
+    return f"every member has issued it with {alike}{same_root}, so the code does not diverge here"
 
 
 def _is_open_world(edge: Edge, roster: Roster) -> bool:

@@ -15,6 +15,7 @@ from collector.align.work.children import named
 from collector.judge.fault import Fault
 from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
 from collector.judge.logs.own_failures import has_lost_peers
+from collector.judge.records.passed_roots import agree_on_root, roots_in_words
 from collector.judge.tie_breakers.new_group import makes_group
 from shared.answer.diagnosis import (
     Evidence,
@@ -189,6 +190,12 @@ class Case:
         return has_lost_peers(self.observations.statements)
 
     @property
+    def rooted(self) -> bool:
+        """Are all stuck in an operation whose root may not be the same for all of them?"""
+        stuck = self.kind is Kind.STUCK_TOGETHER and self.fault.op in ROOTED
+        return stuck and not agree_on_root(self.fault.group, self.fault.sequence, self.observations)
+
+    @property
     def lacks_members(self) -> bool:
         """Do ranks wait for members of which these files tell nothing?"""
         if self.fault.culprits or not self.fault.victims or self.cause is not Cause.UNKNOWN or self.accounts_for_all:
@@ -249,6 +256,7 @@ class Case:
             "asks_store_at": self.asks_store_at,
             "awaited_key": self.awaited_key,
             "sides": self.sides,
+            "roots": roots_in_words(self.fault.group, self.fault.sequence, self.observations),
             "nccl": "" if self.nccl_fault is None else f"{self.nccl_fault.change}: {self.nccl_fault.why}",
             "report": "" if self.nccl_fault is None else self.nccl_fault.report,
             "host": self.hosts[0] if self.hosts else "",
@@ -271,7 +279,7 @@ FACTS: Mapping[str, Callable[[Case], object]] = {
     "failed_at_peer": lambda case: case.statuses and case.statuses <= AT_PEER,
     "flushed": lambda case: case.statuses == {FLUSHED},
     "of_device_memory": lambda case: any(map(_DEVICE_MEMORY.search, case.lines)),
-    "rooted": lambda case: case.kind is Kind.STUCK_TOGETHER and case.fault.op in ROOTED,
+    "of_roots": lambda case: case.fault.mismatch is not None and case.fault.mismatch.of_roots,
     "is_first": lambda case: case.fault.sequence is not None and case.fault.sequence <= _BEFORE_ANY_WORKED,
     "same_operation": lambda case: len({signature.op for _, signature in case.of_mismatch}) == 1,
     "of_kernel_or_driver": lambda case: any(isinstance(e, KernelEvidence | GpuEvidence) for e in case.evidence),

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion
+from collector.align.ras.communicators import RasView
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import place
 from collector.align.stacks.other_threads import child_evidence, thread_evidence
 from collector.align.stacks.user_frames import user_call
-from collector.align.work.siblings import Sibling
+from collector.align.work.bystanders import Bystander
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.report.awaited_evidence import awaited_evidence
@@ -78,7 +79,7 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
     return tuple(said.values())
 
 
-def _of_sibling(sibling: Sibling) -> StackEvidence:
+def _of_sibling(sibling: Bystander) -> StackEvidence:
     seen = sibling.activity
     frames = tuple(place(frame) for frame in seen.frames)
     return StackEvidence(ranks=str(sibling.beside), text=still_in_words(sibling), thread=seen.thread, frames=frames)
@@ -167,7 +168,7 @@ def _waits(edges: list[Edge]) -> WaitEvidence:
 
 
 def _of_rank(view: RankView, observations: Observations) -> Iterable[Evidence]:
-    yield from _ended(view)
+    yield from _ended(view, observations.roster.ras)
     process = view.process
     if process is not None and not view.gone:
         activity = observations.activities[view.rank]
@@ -185,13 +186,19 @@ def _of_rank(view: RankView, observations: Observations) -> Iterable[Evidence]:
         yield LogEvidence(ranks=str(view.rank), text=f"rank {view.rank} logged an exception", line=line)
 
 
-def _ended(view: RankView) -> Iterable[Evidence]:
+def _ended(view: RankView, ras: RasView | None) -> Iterable[Evidence]:
     exited = view.exited
     if exited is None:
         return
-    taken = "" if exited.identity is not None else ", the launcher's only exited child on a node that lacks this rank"
+    taken = "" if exited.identity is not None else _known_by(view.rank, exited, ras)
     told = f"rank {view.rank} (pid {exited.pid}) {in_words(exited)}{taken}{_last_in_words(exited)}"
     yield exit_evidence(view, exited, told)
+
+
+def _known_by(rank: int, exited: Exited, ras: RasView | None) -> str:
+    if ras is not None and rank in ras.places and ras.places[rank][1] == exited.pid:
+        return "; NCCL RAS lists it by this pid, which no process on its node has"
+    return ", the launcher's only exited child on a node that lacks this rank"
 
 
 def exit_evidence(view: RankView, exited: Exited, text: str) -> ProcessEvidence:

@@ -60,7 +60,7 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
         sequence=fault.sequence,
         cycle=tuple(edge.wait for edge in fault.cycle),
         links=fault.links,
-        where=_where(fault, observations),
+        where=fault.where or _where(fault, observations),
         since=since,
         lasted_seconds=lasted,
         summary=summary_of(fault, cause, observations),

@@ -1,22 +1,24 @@
 """Step 10: the headline, one sentence for the whole; it says what is known and nothing more."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from collector.align.observations import Observations
 from collector.align.roster import Presence
 from collector.align.stacks.activity import place
 from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
+from collector.align.work.trails import Trail
+from collector.judge.fault import first_edge
 from collector.judge.report.restarts import restart_in_words
 from collector.judge.report.sentences import say
+from collector.judge.trails.in_words import trail_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
-from shared.wire.snapshot import Holder
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Interpretation:
     """Do `waited_for` look like a loop that waits for work?"""
     phase: Phase | None = None
     """What `waited_for` are at work on, if it may take a healthy job minutes."""
-    strangers: Mapping[int, Holder] = field(default_factory=dict)
-    """Processes outside the job that `waited_for` wait to hear from, by rank."""
+    trails: tuple[Trail, ...] = ()
+    """Where the waits of `waited_for` lead out of the job."""
     second_dump_after: int | None = None
     """Seconds after which a second dump of each rank would tell; None: that is not what is lacking."""
 
@@ -94,17 +96,32 @@ def _plain(reading: Interpretation) -> str:
     return f"{reading.verdict.replace('_', ' ').capitalize()}: {said}".removesuffix(": ")
 
 
+def _waiting_for_work(ranks: tuple[int, ...], observations: Observations) -> str:
+    """Who waits for work is idle, unless others wait for it in an operation on record: then work should come."""
+    first = first_edge(edge for edge in observations.edges if {*ranks} & {*edge.holders})
+    who, seen = ranks_in_words(ranks), observations.seen(ranks)
+    told = next((each for each in seen if each.awaited is not None), None)
+    waits = (
+        f"{either(ranks, 'waits', 'wait')} for work" if told is None else f"{either(ranks, 'is', 'are')} {told.label}"
+    )
+    users = [each.user for each in ([told] if told is not None else seen) if each.user is not None]
+    at = f" at {place(users[0])}" if users and (first is not None or told is not None) else ""
+    if first is None:
+        return f"others wait for {who}, which {waits}{at}: idle, or cut off from where it comes from"
+    number = "" if first.sequence is None else f" #{first.sequence}"
+    inside = f"others wait for {who} in {first.signature.op}{number}"
+    return f"{inside}, and {either(ranks, 'it', 'they')} {waits}{at}: nothing shows who should end that wait"
+
+
 def _waiting(reading: Interpretation, observations: Observations) -> str:
     who = ranks_in_words(reading.waited_for)
     if reading.sent is not None:
         return f"all ranks have been waiting in communication for {reading.stall:.1f} s, and {reading.sent}"
     if reading.idle:
-        return f"others wait for {who}, which {_idle(reading.waited_for, observations)}"
-    if reading.strangers:
-        rank, other = min(reading.strangers.items())
-        one = "which" if len(reading.waited_for) == 1 else f"of which rank {rank}"
-        waits = f"{one} waits to hear from {stranger_in_words(other)}, a process outside this job"
-        return f"others have waited for {reading.stall:.1f} s for {who}, {waits}"
+        return _waiting_for_work(reading.waited_for, observations)
+    if reading.trails:
+        waits = trail_in_words(reading.trails[0], observations)
+        return f"others have waited for {reading.stall:.1f} s for {who}; {waits}"
     usual = observations.motion.usual_gap_seconds
     rhythm = "" if usual is None else f"; the job's usual pauses last up to {usual:.1f} s"
     if reading.reason:
@@ -117,17 +134,3 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
     at = f" on {on_silent_nodes(reading.waited_for, observations.roster)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
-
-
-def _idle(ranks: Sequence[int], observations: Observations) -> str:
-    """Say what those wait for that may be idle, where their Python tells that of one."""
-    seen = next((each for each in observations.seen(ranks) if each.awaited is not None), None)
-    if seen is None:
-        return f"{either(ranks, 'waits', 'wait')} for work: idle, or cut off from where it comes from"
-    at = "" if seen.user is None else f" at {place(seen.user)}"
-    return f"{either(ranks, 'is', 'are')} {seen.label}{at}: idle, or cut off from who should end that"
-
-
-def stranger_in_words(stranger: Holder) -> str:
-    """Name a process that is no rank's."""
-    return f"pid {stranger.pid}{stranger.name and f' ({stranger.name})'}"

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from collector.align.observations import Observations
 from collector.align.wait_states import WaitState
-from collector.judge.report.headline import Interpretation, stranger_in_words
+from collector.judge.report.headline import Interpretation
 from collector.judge.report.next_steps import about_job, advice_of_lines, record_next_time
+from collector.judge.trails.ask import steps_to_ask
 from shared.answer.diagnosis import NextStep
 from shared.answer.words import Verdict
 from shared.isolation import costs_itself
@@ -50,12 +51,13 @@ def steps_to_know_more(reading: Interpretation, observations: Observations) -> t
     if reading.verdict is not Verdict.CANNOT_TELL:
         seems = "if it seems to stand still nevertheless, look again, with more time between the looks"
         return (_further_apart(seems, observations),) if observations.roster.live and reading.state == "running" else ()
-    steps = [*_about_strangers(reading, observations), *_unread_in_c(observations), *_untraced(observations)]
+    asked = list(steps_to_ask(reading.trails))
+    steps = [*(asked if reading.decided_after is None else ()), *_unread_in_c(observations), *_untraced(observations)]
     if reading.unseen:
         steps.append(_where_to_look(reading.unseen, observations))
     elif not steps or reading.decided_after is not None:
         steps += _again(reading, observations)
-    steps += advice_of_lines(observations)
+    steps += [*(() if reading.decided_after is None else asked), *advice_of_lines(observations)]
     if not observations.recorded:
         steps += record_next_time(observations)
     return tuple(steps)
@@ -69,14 +71,6 @@ def where_ends_are_told(job: str | None) -> Iterator[NextStep]:
         yield NextStep(text="ask Slurm how the job and its steps ended", command=command)
     text = "read what was found before, if a collector watched the job"
     yield NextStep(text=text, command=copyable("unhang", "history", "--job", job) if job else None)
-
-
-def _about_strangers(reading: Interpretation, observations: Observations) -> Iterator[NextStep]:
-    """Ask about whoever is waited for outside the job, on the node where it is."""
-    for rank, other in sorted(reading.strangers.items())[:1]:
-        at = observations.roster.ranks[rank].host
-        text = f"look at the job or service that {stranger_in_words(other)}{at and f' on {at}'} belongs to"
-        yield NextStep(text=f"{text}: this lists the jobs there", command="unhang jobs")
 
 
 def _unread_in_c(observations: Observations) -> Iterator[NextStep]:

@@ -38,6 +38,8 @@ def next_steps_for(
 ) -> tuple[NextStep, ...]:
     """Return what to do about `fault`, most useful first."""
     case = Case(fault, cause, observations, evidence)
+    if fault.steps:
+        return fault.steps
     if fault.victims and not fault.culprits and observations.wait_for_other_jobs(fault.victims):
         return (NextStep(text=_ELSEWHERE, command="unhang jobs"),)
     released = steps_to_release(case)

@@ -10,6 +10,7 @@ from collector.align.stacks.tables.row_types import WaitsOn
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import pipe_of
 from collector.judge.report.case import Case
+from collector.judge.trails.ask import steps_to_ask
 from shared.answer.diagnosis import NextStep
 from shared.answer.words import Cause
 from shared.plural import either
@@ -32,6 +33,7 @@ def steps_to_release(case: Case) -> list[NextStep]:
     if not case.live:
         return []
     found = [*_of_stopped_children(fault, observations), *_of_frozen(fault, observations)]
+    found += steps_to_ask(fault.trails) if fault.is_owed_elsewhere else ()
     return found or (list(_of_pipes(fault, observations)) if case.cause is Cause.PIPE_BLOCKED else [])
 
 

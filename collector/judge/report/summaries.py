@@ -6,8 +6,8 @@ from typing import Any
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.stacks.activity import place
+from collector.align.work.bystanders import Bystander
 from collector.align.work.children import named
-from collector.align.work.siblings import Sibling
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch, is_compared
 from collector.judge.report.sentences import say
@@ -50,7 +50,7 @@ def _words(fault: Fault, cause: Cause, observations: Observations) -> dict[str, 
     }
     words |= {"named": ""} if fault.culprits else {}
     if fault.mismatch is not None:
-        words |= _of_sides(fault.mismatch, fault.culprits)
+        words |= _of_sides(fault.mismatch, fault)
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         return words | _of_start(fault, observations)
     if fault.kind is Kind.STUCK_TOGETHER:
@@ -65,7 +65,7 @@ def _of_start(fault: Fault, observations: Observations) -> dict[str, Any]:
     return {"still": "; ".join(map(still_in_words, still[:_MOST_SIBLINGS]))} if still else {}
 
 
-def still_in_words(sibling: Sibling) -> str:
+def still_in_words(sibling: Bystander) -> str:
     """What one that has not come does in the place of work."""
     seen = sibling.activity
     frame = seen.user or (seen.frames[-1] if seen.frames else None)
@@ -134,15 +134,16 @@ def _states_of(edges: Iterable[Edge], observations: Observations) -> list[tuple[
     ]
 
 
-def _of_sides(mismatch: Mismatch, culprits: Sequence[int]) -> dict[str, Any]:
+def _of_sides(mismatch: Mismatch, fault: Fault) -> dict[str, Any]:
     ranks, signatures = [ranks for ranks, _ in mismatch.sides], [signature for _, signature in mismatch.sides]
     alike = len({signature.op for signature in signatures}) == 1
     told = _calls(signatures) if alike else [signature.op for signature in signatures]
-    wrong = next((one for own, one in mismatch.sides if {*own} & {*culprits}), signatures[0])
+    wrong = next((one for own, one in mismatch.sides if {*own} & {*fault.culprits}), signatures[0])
     return {
         "sides": " vs. ".join(f"{ranks_in_words(own)} ({call})" for own, call in zip(ranks, told, strict=True)),
         "tied": ", and no side has a majority" if len(ranks) > 1 else "",
         "most": ranks[0],
+        "root": signatures[0].op.removeprefix(fault.op or "") if mismatch.of_roots else "",
         "wrong": wrong.op if wrong.op != signatures[0].op else f"{wrong.op} with different sizes or types",
     }
 

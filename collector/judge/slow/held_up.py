@@ -18,16 +18,17 @@ from dataclasses import dataclass, replace
 from collector.align.observations import Observations
 from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.align.thresholds import HELD_UP_GAPS, HELD_UP_SECONDS, TIMEOUT_NEAR
+from collector.align.work.trails import Trail
 from collector.align.work.values import Work
 from collector.align.work.work import works_of_children
 from collector.judge.certainty import Support
 from collector.judge.fault import Fault
+from collector.judge.trails.in_words import named_end
 from shared.answer.diagnosis import WorkEvidence
 from shared.answer.words import Kind, WorkMeans
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.units import seconds_in_words
-from shared.wire.snapshot import Holder
 
 _KINDS = frozenset({Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED, Kind.STARTUP_INCOMPLETE})
 """What is said of ranks that may still come."""
@@ -102,14 +103,15 @@ def _siblings_at_work(observations: Observations, left: float) -> dict[int, tupl
     return works if len(at_work) >= lacking else {}
 
 
-def awaited_strangers(fault: Fault, observations: Observations) -> dict[int, Holder]:
-    """Return from whom outside the job those wait to hear who are waited for; none where one of them does not."""
-    if fault.kind not in _KINDS or fault.mismatch is not None or fault.lock is not None:
+def works_elsewhere(trails: Sequence[Trail], left: float) -> dict[int, tuple[Work, ...]]:
+    """Return what those work at outside the job to whom the trails of ranks lead; none where one of them does not."""
+    ends = {trail.rank: (trail, () if trail.end is None else _in_time(trail.end.works, left)) for trail in trails}
+    if not all(works for _, works in ends.values()):
         return {}
-    suspects = suspects_of(fault, observations)
-    quiet = [rank for rank in suspects if not observations.works(rank)]
-    found = {rank: stranger for rank in quiet if (stranger := observations.stranger(rank)) is not None}
-    return found if len(found) == len(suspects) else {}
+    return {
+        rank: tuple(replace(work, what=f"waits for {named_end(trail)}, which {work.what}") for work in works)
+        for rank, (trail, works) in ends.items()
+    }
 
 
 def suspects_of(fault: Fault, observations: Observations) -> tuple[int, ...]:
@@ -128,7 +130,8 @@ def held_up(
 ) -> Fault:
     """Return what is to be said of those who work: not that they hang, but that the others wait."""
     inside = "" if fault.op is None else f" in {fault.op}{'' if fault.sequence is None else f' #{fault.sequence}'}"
-    waited = f"{ranks_with(fault.victims, 'has', 'have')} waited for {ranks_in_words(works)}{inside} for"
+    others = tuple(rank for rank in fault.victims if rank not in works)
+    waited = f"{ranks_with(others, 'has', 'have')} waited for {ranks_in_words(works)}{inside} for"
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         waited = f"the job is starting: {ranks_with(fault.victims, 'waits', 'wait')} in rendezvous, for at most"
     one = either(tuple(works), "it hangs", "they hang")

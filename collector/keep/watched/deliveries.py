@@ -20,7 +20,8 @@ from collector.gather.judge_and_stamp import new_id
 from collector.keep.database import Database
 from collector.keep.tables import deliveries, events, incidents, plain, receivers
 from collector.keep.watched.bodies import read_stored, time_of
-from collector.keep.watched.incidents import Incidents, last_event
+from collector.keep.watched.incident_rows import last_event
+from collector.keep.watched.incidents import Incidents
 from shared.answer.deliveries import Delivery, DeliveryState
 from shared.answer.incidents import LIVE_STATES, Incident, IncidentChangeKind, IncidentEvent
 
@@ -185,6 +186,11 @@ class Deliveries:
             rows = connection.execute(wanted.order_by(*order).limit(limit)).mappings().all()
         return tuple(map(_delivery, rows))
 
+    def opening(self, receiver: str, incident: str) -> DeliveryState | None:
+        """Return the same, as it is now."""
+        with self._database.read() as connection:
+            return self._state(connection, receiver, incident)
+
     def undelivered(self, ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Return of incidents the receivers that could not be told of them."""
         lost = select(deliveries.c.incident, deliveries.c.receiver).where(
@@ -241,12 +247,22 @@ class Deliveries:
     def _is_told(self, connection: Connection, receiver: str, incident: str, kind: str, *, is_old: bool) -> bool:
         """Is this receiver told: of what begins, and of what follows something that it was told of?"""
         if kind not in OPENINGS:
-            same = and_(deliveries.c.receiver == receiver, deliveries.c.incident == incident)
-            return connection.execute(select(deliveries.c.id).where(same).limit(1)).first() is not None
+            return self._state(connection, receiver, incident) not in (None, DeliveryState.DROPPED)
         if not is_old:
             return True
         state = connection.execute(select(incidents.c.state).where(incidents.c.id == incident)).scalar_one_or_none()
         return state in LIVE_STATES
+
+    def _state(self, connection: Connection, receiver: str, incident: str) -> DeliveryState | None:
+        """Return how far the message is by which that receiver last learnt of an incident; None: there is none."""
+        began = and_(
+            deliveries.c.receiver == receiver,
+            deliveries.c.incident == incident,
+            deliveries.c.kind.in_([kind.value for kind in OPENINGS]),
+        )
+        newest = select(deliveries.c.state).where(began).order_by(deliveries.c.event.desc()).limit(1)
+        state = connection.execute(newest).scalar_one_or_none()
+        return None if state is None else DeliveryState(state)
 
     def _insert(self, connection: Connection, receiver: str, event: RowMapping, now_ms: int) -> None:
         known = and_(deliveries.c.receiver == receiver, deliveries.c.event == event["id"])

@@ -1,9 +1,12 @@
 """Incidents and their events in the store: each change and its event are one transaction.
 
-1. One fingerprint has one incident that is not over; an index enforces it. Whoever finds the same again adds to it.
+1. One fingerprint has one incident that is not over; an index enforces it. Whoever finds the same again adds to it, or
+   whatever else its job is found with. What its job died of does not take the place of what it was found hung with.
 2. The same fingerprint soon after its incident was resolved opens that one again: a fault that flaps is one incident.
    What a person has called a false alarm is not opened again for a day.
-3. Every change appends an event. Changes wait for each other, so that events are committed in the order of their
+3. Jobs that the same root holds are one incident: that of the first job, which the others' are part of. It is over when
+   all of them are, and what a person calls a false alarm is one for all.
+4. Every change appends an event. Changes wait for each other, so that events are committed in the order of their
    numbers: whoever has read up to one misses nothing by reading on from there.
 
 All calls block, and raise StoreTrouble.
@@ -12,13 +15,11 @@ All calls block, and raise StoreTrouble.
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from collector.gather.judge_and_stamp import new_id
 from collector.keep.database import Database
-from collector.keep.seen import diagnoses_seen_by
 from collector.keep.tables import (
-    diagnoses,
     events,
     host_key,
     incident_diagnoses,
@@ -28,27 +29,39 @@ from collector.keep.tables import (
     plain,
 )
 from collector.keep.watched.bodies import json_of, ms_of, read_stored, time_of
+from collector.keep.watched.incident_rows import (
+    MOST_INCIDENTS,
+    forget_oldest,
+    found_incident,
+    ids_seen_by,
+    known_by_fingerprint,
+    last_event,
+    live_members,
+    one_incident,
+    open_as_named,
+    with_member,
+    with_root,
+)
 from collector.keep.watched.repeats import earlier_bodies, faulty_hosts, times_before
 from shared.answer.incidents import (
     LIVE_STATES,
+    HeldJob,
     Incident,
     IncidentChange,
     IncidentChangeKind,
     IncidentEvent,
     IncidentState,
 )
-from shared.errors import InvalidInput, NotFound, quoted
+from shared.errors import InvalidInput, NotFound
 from shared.server.access import UNBOUND, Access
 
-REOPENED_SECONDS = 600.0
-FALSE_ALARM_SECONDS = 86_400.0
-MOST_INCIDENTS = 1_000
 MOST_EVENTS = 20_000
-"""As many as are kept; the oldest go first, and no incident that is not over."""
+"""As many as are kept; the oldest go first."""
 _MOST_HISTORY = 100
 _MOST_DIAGNOSES = 12
 """Of one incident: the first, and the newest."""
-_MOST_HOSTS = 64
+_OF_THE_FAULT = ("kind", "cause", "certainty", "headline", "action", "culprits", "hosts", "place", "roots")
+"""What a later look may know better."""
 
 
 class Incidents:
@@ -60,11 +73,14 @@ class Incidents:
     def report(self, found: Incident, diagnoses: Iterable[str]) -> Incident:
         """Take in what was found hung twice: a new incident, or more of a known one. Returns it as it is kept.
 
-        Of `found` its id, state, times and history are made here.
+        Its state, times and history are made here, and its id, unless it names an incident that is open already.
         """
         with self._database.write() as connection:
             now_ms = self._begin(connection)
-            known = self._known(connection, found, now_ms)
+            named = open_as_named(connection, found)
+            if named is not None and not named.is_live:
+                return named
+            known = named or known_by_fingerprint(connection, found, now_ms)
             if known is None:
                 return self._open(connection, found, tuple(diagnoses), now_ms)
             if known.state is IncidentState.FALSE_ALARM:
@@ -75,7 +91,7 @@ class Incidents:
         """Say that somebody works on it. Raises NotFound, and InvalidInput where it is over."""
         with self._database.write() as connection:
             now_ms = self._begin(connection)
-            known = _one(connection, id)
+            known = one_incident(connection, id)
             is_known = known.state is IncidentState.ACKNOWLEDGED
             if is_known and not _is_new(known, by, note):
                 return known
@@ -91,42 +107,58 @@ class Incidents:
         with self._database.write() as connection:
             now_ms = self._begin(connection)
             said = _said(IncidentChangeKind.COMMENTED, now_ms, by, note)
-            return self._change(connection, _one(connection, id), {}, said)
+            return self._change(connection, one_incident(connection, id), {}, said)
 
     def false_alarm(self, id: str, *, by: str = "", note: str = "") -> Incident:
         """Say that nothing was wrong; also of one that is resolved. Raises NotFound."""
         with self._database.write() as connection:
             now_ms = self._begin(connection)
-            known = _one(connection, id)
+            known = one_incident(connection, id)
             if known.state is IncidentState.FALSE_ALARM:
                 return known
-            over = {"action": None, "resolved_at": known.resolved_at or time_of(now_ms)}
-            set_now = {"state": IncidentState.FALSE_ALARM, **over}
-            return self._change(connection, known, set_now, _said(IncidentChangeKind.FALSE_ALARM, now_ms, by, note))
+            said = _said(IncidentChangeKind.FALSE_ALARM, now_ms, by, note)
+            for member in live_members(connection, known):
+                self._end(connection, member, IncidentState.FALSE_ALARM, said)
+            return self._end(connection, known, IncidentState.FALSE_ALARM, said)
 
     def resolve(self, id: str, *, note: str) -> Incident:
-        """Say why it is over. One that is over stays as it is. Raises NotFound."""
+        """Say why it is over, for its job. One that is over stays as it is. Raises NotFound."""
         with self._database.write() as connection:
             now_ms = self._begin(connection)
-            known = _one(connection, id)
+            known = one_incident(connection, id)
             if not known.is_live:
                 return known
-            set_now = {"state": IncidentState.RESOLVED, "resolved_at": time_of(now_ms), "action": None}
-            return self._change(connection, known, set_now, _said(IncidentChangeKind.RESOLVED, now_ms, "", note))
+            if known.released_at is not None:
+                return known
+            if live_members(connection, known):
+                released = {"released_at": time_of(now_ms)}
+                return self._change(connection, known, released, _said(IncidentChangeKind.RELEASED, now_ms, "", note))
+            return self._end(
+                connection, known, IncidentState.RESOLVED, _said(IncidentChangeKind.RESOLVED, now_ms, "", note)
+            )
 
     def say_undelivered(self, connection: Connection, id: str, note: str) -> None:
         """Say that a receiver could not be told of it, in the transaction that gives up. One that is gone stays so."""
         now_ms = self._begin(connection)
         try:
-            known = _one(connection, id)
+            known = one_incident(connection, id)
         except NotFound:
             return
         self._change(connection, known, {}, _said(IncidentChangeKind.UNDELIVERED, now_ms, "", note))
 
+    def held(self, ids: Iterable[str], *, seen_by: Access = UNBOUND) -> dict[str, HeldJob]:
+        """Return by id what is to be said of those incidents that are kept and that the caller may know of."""
+        wanted = select(incidents.c.body).where(incidents.c.id.in_(sorted(map(plain, ids))))
+        if seen_by.is_bound:
+            wanted = wanted.where(incidents.c.id.in_(ids_seen_by(seen_by)))
+        with self._database.read() as connection:
+            found = [read_stored(body, Incident) for body in connection.execute(wanted).scalars()]
+        return {each.id: each.held_as() for each in found}
+
     def get(self, id: str) -> Incident:
         """Return one incident. Raises NotFound."""
         with self._database.read() as connection:
-            return _one(connection, id)
+            return one_incident(connection, id)
 
     def list(
         self,
@@ -141,7 +173,7 @@ class Incidents:
         """Return the newest first: in one of `states` (none: in any), of one job, with a culprit on `host`."""
         wanted = select(incidents.c.body)
         if seen_by.is_bound:
-            wanted = wanted.where(incidents.c.id.in_(_seen_by(seen_by)))
+            wanted = wanted.where(incidents.c.id.in_(ids_seen_by(seen_by)))
         if states := tuple(states):
             wanted = wanted.where(incidents.c.state.in_([state.value for state in states]))
         if job is not None:
@@ -159,7 +191,7 @@ class Incidents:
         """Return which of these incidents a caller may know of."""
         wanted = select(incidents.c.id).where(incidents.c.id.in_(sorted(map(plain, ids))))
         if access.is_bound:
-            wanted = wanted.where(incidents.c.id.in_(_seen_by(access)))
+            wanted = wanted.where(incidents.c.id.in_(ids_seen_by(access)))
         with self._database.read() as connection:
             return frozenset(connection.execute(wanted).scalars())
 
@@ -184,47 +216,36 @@ class Incidents:
             return last_event(connection)
 
     def _begin(self, connection: Connection) -> int:
-        """Wait for other changes (step 3); return the database's time."""
+        """Wait for other changes (step 4); return the database's time."""
         self._database.lock(connection, "incidents")
         return self._database.now(connection)
 
-    def _known(self, connection: Connection, found: Incident, now_ms: int) -> Incident | None:
-        """Return the incident that `found` is more of (steps 1 and 2)."""
-        same = select(incidents.c.body).where(incidents.c.fingerprint == found.fingerprint.key)
-        body = connection.scalar(same.order_by(incidents.c.live.desc(), incidents.c.id.desc()).limit(1))
-        if body is None:
-            return None
-        known = read_stored(body, Incident)
-        over_ms = now_ms if known.resolved_at is None else ms_of(known.resolved_at)
-        age_seconds = (now_ms - over_ms) / 1000
-        if known.state is IncidentState.FALSE_ALARM:
-            return known if age_seconds < FALSE_ALARM_SECONDS else None
-        return known if known.is_live or age_seconds < REOPENED_SECONDS else None
-
     def _open(self, connection: Connection, found: Incident, diagnoses: tuple[str, ...], now_ms: int) -> Incident:
         earlier = (read_stored(body, Incident) for body in earlier_bodies(connection, found))
+        first = with_root(connection, found)
         opened = found.model_copy(
             update={
                 "id": new_id(now_ms * 1_000_000),
                 "state": IncidentState.OPENED,
                 "opened_at": time_of(now_ms),
                 "seen_at": time_of(now_ms),
-                "hosts": found.hosts[:_MOST_HOSTS],
                 "before": times_before(found, earlier),
                 "diagnoses": diagnoses,
                 "times_seen": max(1, len(diagnoses)),
                 "history": (),
+                "part_of": None if first is None else first.id,
             }
         )
         connection.execute(insert(incidents).values(id=opened.id, job_key=job_key(opened.job), **_row(opened, now_ms)))
-        hosts = {host_key(host) for host in opened.hosts}
-        if hosts:
-            connection.execute(insert(incident_hosts), [{"incident": opened.id, "host_key": key} for key in hosts])
+        self._at_hosts(connection, opened.id, opened.hosts)
         change = IncidentChange(
             at=time_of(now_ms), kind=IncidentChangeKind.OPENED, note=found.trigger, diagnosis=_newest(diagnoses)
         )
         told = self._change(connection, opened, {}, change)
-        _forget(connection)
+        if first is not None:
+            known, joined = with_member(first, opened, time_of(now_ms))
+            self._change(connection, known, {}, joined)
+        forget_oldest(connection)
         return told
 
     def _add(
@@ -238,19 +259,37 @@ class Incidents:
         set_now = {
             "state": known.state if known.is_live else IncidentState.OPENED,
             "resolved_at": None,
+            "released_at": None,
+            "part_of": known.part_of if known.is_live else None,
+            "members": known.members if known.is_live else (),
             "seen_at": time_of(now_ms),
-            "headline": found.headline,
-            "action": found.action,
-            "cause": found.cause,
-            "certainty": found.certainty,
-            "culprits": found.culprits,
             "gpus": max(known.gpus, found.gpus),
             "times_seen": known.times_seen + len(new),
             "diagnoses": together,
         }
-        return self._change(
-            connection, known, set_now, IncidentChange(at=time_of(now_ms), kind=kind, diagnosis=_newest(diagnoses))
-        )
+        if known.died or not found.died:
+            set_now |= {name: getattr(found, name) for name in _OF_THE_FAULT}
+            self._at_hosts(connection, known.id, found.hosts)
+        note = found.headline if found.kind is not known.kind else ""
+        change = IncidentChange(at=time_of(now_ms), kind=kind, note=note, diagnosis=_newest(diagnoses))
+        return self._change(connection, known, set_now, change)
+
+    def _end(self, connection: Connection, known: Incident, state: IncidentState, change: IncidentChange) -> Incident:
+        """End an incident, and the one that it is part of, if all that was left of that was this."""
+        over = {"state": state, "resolved_at": known.resolved_at or change.at, "action": None}
+        ended = self._change(connection, known, over, change)
+        first = None if known.part_of is None else found_incident(connection, known.part_of)
+        if first is not None and first.is_live and first.released_at and not live_members(connection, first):
+            note = f"the last of its {len(first.members) + 1} jobs is over: {change.note}"
+            self._end(connection, first, IncidentState.RESOLVED, change.model_copy(update={"note": note}))
+        return ended
+
+    def _at_hosts(self, connection: Connection, id: str, hosts: Iterable[str]) -> None:
+        """Note on which nodes an incident's culprits are, or have been."""
+        there = select(incident_hosts.c.host_key).where(incident_hosts.c.incident == id)
+        new = set(map(host_key, hosts)) - set(connection.execute(there).scalars())
+        if new:
+            connection.execute(insert(incident_hosts), [{"incident": id, "host_key": key} for key in sorted(new)])
 
     def _change(
         self, connection: Connection, known: Incident, set_now: dict[str, Any], change: IncidentChange
@@ -274,12 +313,6 @@ class Incidents:
         return now
 
 
-def _seen_by(access: Access) -> Select[tuple[str]]:
-    """Select the incidents that rest on a kept diagnosis which the caller may see: all of one job's are alike."""
-    same = incident_diagnoses.c.diagnosis == diagnoses.c.id
-    return select(incident_diagnoses.c.incident).join(diagnoses, same).where(*diagnoses_seen_by(access))
-
-
 def _row(incident: Incident, now_ms: int) -> dict[str, object]:
     return {
         "fingerprint": incident.fingerprint.key,
@@ -290,37 +323,11 @@ def _row(incident: Incident, now_ms: int) -> dict[str, object]:
     }
 
 
-def _forget(connection: Connection) -> None:
-    """Delete the oldest that are over."""
-    over = select(incidents.c.id).where(incidents.c.live == 0).order_by(incidents.c.id.desc()).offset(MOST_INCIDENTS)
-    gone = connection.execute(over.limit(500)).scalars().all()
-    if gone:
-        for table in (incident_hosts, incident_diagnoses):
-            connection.execute(delete(table).where(table.c.incident.in_(gone)))
-        connection.execute(delete(incidents).where(incidents.c.id.in_(gone)))
-
-
-def _one(connection: Connection, id: str) -> Incident:
-    body = connection.execute(select(incidents.c.body).where(incidents.c.id == plain(id))).scalar_one_or_none()
-    if body is None:
-        raise no_such_incident(id)
-    return read_stored(body, Incident)
-
-
-def no_such_incident(id: str) -> NotFound:
-    """Return the error for an unknown id."""
-    return NotFound(f"there is no incident {quoted(id)}", advice="GET /v1/incidents lists them; old ones are deleted")
-
-
 def _require_live(incident: Incident) -> None:
     if not incident.is_live:
         raise InvalidInput(
             f"the incident is over: {incident.state}", advice="only an open incident can be acknowledged"
         )
-
-
-def last_event(connection: Connection) -> int:
-    return int(connection.execute(select(func.coalesce(func.max(events.c.id), 0))).scalar_one())
 
 
 def _is_new(known: Incident, by: str, note: str) -> bool:

@@ -26,7 +26,8 @@ from shared import VERSION
 from shared.errors import InvalidInput, UnhangError, quoted
 
 _INSTRUCTIONS = f"""Finds the rank that hung a distributed training job, or died first, where it is, and what proves it.
-Start with list_jobs, then diagnose_job. {NOTICE} Nothing here changes a job."""
+Start with list_jobs, then diagnose_job. `next` is the `cursor` of the next page; null: there is none.
+{NOTICE} Nothing here changes a job."""
 
 _BY_NAME = {tool.name: tool for tool in TOOLS}
 

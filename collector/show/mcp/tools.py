@@ -6,6 +6,7 @@ from typing import Any
 
 from collector.concurrency.threads import run_in_thread
 from collector.keep.run_ledger import RunState
+from collector.show.html.compare import comparison
 from collector.show.mcp.answers import answer_of
 from collector.show.mcp.described import PARTS
 from collector.show.mcp.pages import Document, Page, not_a_cursor, page_of
@@ -18,7 +19,7 @@ from shared.errors import InvalidInput
 _LISTED = 50
 """Diagnoses or incidents that one page holds at most."""
 
-_MOST_CULPRITS = 8
+_CUT, _MOST_OF_EACH = ("culprits", "holds", "members"), 8
 """Of one incident in a list, as its description says."""
 
 _LATER = "it is being made: call get_diagnosis with this id in some seconds"
@@ -87,11 +88,30 @@ async def _listed(rest: Rest, what: str, cursor: str | None, **asked: str | None
     found = await rest.get(f"/v1/{what}", what, "next", before=cursor, limit=_LISTED, **asked)
     if what == "incidents":
         found["incidents"] = [
-            {**each, "history": [], "culprits": each["culprits"][:_MOST_CULPRITS]} for each in found["incidents"]
+            {
+                **each,
+                "history": [],
+                **{name: each.get(name, [])[:_MOST_OF_EACH] for name in ("culprits", "holds", "members")},
+            }
+            for each in found["incidents"]
         ]
     page = await _paged({what: found[what]}, None)
     given = page.document[what]
     return answer_of(page, next=found["next"] if page.next is None else given[-1]["id"])
+
+
+async def _list_agents(rest: Rest, given: Given, _: OnStep) -> Document:
+    page = await _paged(await rest.get("/v1/agents", "agents"), given["cursor"])
+    return answer_of(page, next=page.next)
+
+
+async def _compare_diagnoses(rest: Rest, given: Given, _: OnStep) -> Document:
+    left, right = [await rest.fetch(given[name]) for name in ("left", "right")]
+    if isinstance(left, RunState) or isinstance(right, RunState):
+        raise InvalidInput("one of them is being made still", advice=_LATER)
+    facts = comparison(Diagnosis.model_validate(left), Diagnosis.model_validate(right))
+    page = await _paged({"facts": [fact.model_dump(mode="json") for fact in facts]}, given["cursor"])
+    return answer_of(page, next=page.next)
 
 
 def _aspect(path: str, *names: str, **fixed: str) -> Run:
@@ -160,6 +180,9 @@ RUNS: dict[str, Run] = {
     "show_stacks": _aspect("stacks", "ranks", format="classes"),
     "show_sequences": _aspect("sequences", "ranks"),
     "show_logs": _aspect("logs", "ranks", "lines"),
+    "show_fds": _aspect("fds", "ranks"),
     "check_job": _aspect("check"),
+    "compare_diagnoses": _compare_diagnoses,
+    "list_agents": _list_agents,
 }
 """By the name of the tool."""

@@ -81,6 +81,8 @@ async def _incidents(service: Service, sight: Sight, after: int) -> tuple[list[s
     except StoreTrouble:
         return [], after
     told = [event for event in new if known is None or event.incident.id in known]
+    if sight.access.is_bound:  # whose the members are is not for everybody
+        told = [event.model_copy(update={"incident": event.incident.with_holds({})}) for event in told]
     lines = [f"id: {event.id}\nevent: incident\ndata: {event.model_dump_json(by_alias=True)}\n\n" for event in told]
     return lines, new[-1].id if new else after
 

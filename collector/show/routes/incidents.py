@@ -11,10 +11,11 @@ from pydantic import ConfigDict, Field
 
 from collector.detect.silences import silenced_by
 from collector.keep.history import IncidentsWanted, search_incidents
+from collector.notify.links import links_of
 from collector.service import Service
-from collector.show.routes.common import Before, Limit, OfJob, ServiceDependency, json_answer
+from collector.show.routes.common import Before, JobName, Limit, OfJob, ServiceDependency, json_answer
 from collector.show.routes.rights import Sight, SightDependency
-from shared.answer.incidents import Incident, IncidentState, WatchedJob
+from shared.answer.incidents import Incident, IncidentState, JobState, WatchedJob
 from shared.answer.words import Cause, Kind
 from shared.server.problem_handlers import problems
 from shared.value import Value
@@ -54,12 +55,41 @@ class WatchedJobs(Value):
     is_watching: bool = Field(description="False: the collector takes no registrations, or `detect` is off.")
 
 
+class JobHealth(Value):
+    """What a probe asks of a job: does it go on? Of one that is not watched nobody knows better."""
+
+    alive: bool = Field(description="False: it was found hung, twice, and is still.")
+    state: JobState | None = Field(default=None, description="null: no job of that name is watched.")
+    since: str | None = Field(default=None, description="Since when it is stuck, RFC 3339, UTC.")
+    why: str = Field(default="", description="The headline of its incident.")
+    incident: str | None = Field(default=None, description="The incident's id.")
+
+
 @router.get("/watched-jobs", response_model=WatchedJobs, summary="List the jobs that are watched")
 async def list_watched(service: ServiceDependency, sight: SightDependency) -> Response:
     """Return the state of each job as its agents' digests show it. No agent is asked for it."""
     watcher = service.watcher
     jobs = () if watcher is None else sight.watched(watcher.watched())
     return json_answer(WatchedJobs(jobs=jobs, is_watching=watcher is not None))
+
+
+@router.get(
+    "/watched-jobs/{job:path}/health",
+    response_model=JobHealth,
+    summary="Ask whether a job is stuck, as probes do",
+    responses={HTTPStatus.SERVICE_UNAVAILABLE: {"model": JobHealth}},
+)
+async def get_health(job: JobName, service: ServiceDependency, sight: SightDependency) -> Response:
+    """Answer 503 while the job is stuck, and 200 else: also when it is idle or slow, and when nobody watches it."""
+    every = () if service.watcher is None else sight.watched(service.watcher.watched())
+    known = [each for each in every if each.job == job]
+    stuck = next((each for each in known if each.state is JobState.HUNG and each.incident is not None), None)
+    if stuck is None or stuck.incident is None:
+        return json_answer(JobHealth(alive=True, state=known[0].state if known else None))
+    told = await service.async_store.ask(service.store.incidents.get, stuck.incident)
+    since = told.still_since or told.opened_at
+    health = JobHealth(alive=False, state=stuck.state, since=since, why=told.headline, incident=told.id)
+    return json_answer(health, status=HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 @router.get("/incidents", response_model=IncidentList, summary="List incidents, newest first")
@@ -81,7 +111,7 @@ async def list_incidents(
     found = await service.async_store.ask(
         search_incidents, service.store, wanted, limit=limit, before=before, seen_by=sight.access
     )
-    return json_answer(IncidentList(incidents=await as_shown(service, found.incidents), next=found.next))
+    return json_answer(IncidentList(incidents=await as_shown(service, sight, found.incidents), next=found.next))
 
 
 @router.get(
@@ -94,7 +124,7 @@ async def get_incident(id: IncidentId, service: ServiceDependency, sight: SightD
     """Return the incident with its history. Its `diagnoses` are fetched from `/v1/diagnoses/{id}`."""
     await sight.incident(id)
     found = await service.async_store.ask(service.store.incidents.get, id)
-    (told,) = await as_shown(service, (found,))
+    (told,) = await as_shown(service, sight, (found,))
     return json_answer(told)
 
 
@@ -155,15 +185,20 @@ async def remark_on(service: Service, sight: Sight, id: str, change: Callable[..
     return await service.async_store.note(change, id, by=said.by, note=said.note)
 
 
-async def as_shown(service: Service, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
-    """Add what it has cost, the silences that match, and the receivers that could not be told. Raises StoreTrouble."""
+async def as_shown(service: Service, sight: Sight, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
+    """Add what each has cost, the other jobs that it holds, as far as the caller may know of them, the site's links,
+    the silences that match, and the receivers that could not be told. Raises StoreTrouble."""
     if not incidents:
         return incidents
     now, silences = datetime.now(UTC), await service.async_store.ask(service.store.silences.list)
+    templates = {} if service.notifier is None else service.notifier.links
+    members = [id for each in incidents for id in each.members]
+    held = await service.async_store.ask(service.store.incidents.held, members, seen_by=sight.access)
     lost = await service.async_store.ask(service.store.deliveries.undelivered, [each.id for each in incidents])
     return tuple(
-        each.model_copy(
+        each.with_holds(held).model_copy(
             update={
+                "links": links_of(templates, each, now),
                 "gpu_hours": each.gpus * each.lasted_seconds(now) / 3600,
                 "silenced_by": silenced_by(silences, each.labels),
                 "undelivered_to": lost.get(each.id, ()),

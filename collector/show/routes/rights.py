@@ -19,7 +19,7 @@ from collector.gather.jobs import choose_job
 from collector.gather.namesakes import user_of
 from collector.keep.run_ledger import RunState
 from collector.keep.store import no_such_diagnosis
-from collector.keep.watched.incidents import no_such_incident
+from collector.keep.watched.incident_rows import no_such_incident
 from collector.service import Service
 from collector.show.routes.common import ServiceDependency
 from shared.answer.diagnosis import Diagnosis
@@ -75,6 +75,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/jobs/{job:path}/sequences"): Rule.CUT,
     ("GET", "/v1/jobs/{job:path}/ranks/{rank}/deep"): Rule.LOOKS,
     ("GET", "/v1/watched-jobs"): Rule.CUT,
+    ("GET", "/v1/watched-jobs/{job:path}/health"): Rule.CUT,
     ("GET", "/v1/incidents"): Rule.CUT,
     ("GET", "/v1/incidents/{id}"): Rule.CUT,
     ("POST", "/v1/incidents/{id}/acknowledge"): Rule.LOOKS,

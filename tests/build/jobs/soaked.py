@@ -12,8 +12,8 @@ from functools import cached_property
 from random import Random
 
 from collector.align.expected import Expected
+from collector.detect.alarms import Alarm
 from collector.detect.detector import Detector
-from collector.detect.job_watch import Alarm
 from collector.detect.limits import SIGN_SECONDS
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis

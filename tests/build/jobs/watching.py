@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from collector.detect.alarms import Alarm
 from collector.detect.detector import Detector, JobKey
-from collector.detect.job_watch import Alarm
 from shared.answer.diagnosis import Culprit, Diagnosis, Finding, GroupRef, Place, Where
 from shared.answer.incidents import JobState
 from shared.answer.words import Cause, Certainty, Kind, Verdict
@@ -23,6 +23,7 @@ def digest(
     attempt: int = 0,
     world_size: int | None = 4,
     job: str = "demo",
+    unanswered: float | None = None,
 ) -> NodeDigest:
     """What a node tells whose ranks have stood still for so long."""
     count = len(still)
@@ -42,6 +43,7 @@ def digest(
                 sequence=tuple(sequences or (9,) * count),
                 groups=("0",),
                 exited=exited,
+                unanswered=unanswered,
             ),
         )
     )

@@ -60,14 +60,14 @@ async def collector_of(folder: Path, **more: object) -> AsyncIterator[httpx.Asyn
     )
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://collector", timeout=60) as client,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://collector", timeout=300) as client,
     ):
         yield client
 
 
 async def diagnose(client: httpx.AsyncClient, job: str) -> Diagnosis:
     """Ask as a bot does."""
-    answer = await client.post(f"/v1/jobs/{job}/diagnoses", params={"wait": 40}, json={"native": "never"})
+    answer = await client.post(f"/v1/jobs/{job}/diagnoses", params={"wait": 240}, json={"native": "never"})
     assert answer.status_code == 200, answer.text
     return Diagnosis.model_validate_json(answer.content)
 
@@ -138,7 +138,7 @@ def test_set_uid_program_is_no_rank() -> None:
 async def test_later_attempt_of_another_user_replaces_nothing(forged: Stage, tmp_path: Path) -> None:
     """Through the collector: the bare name is refused with both names, and each of those gives its own job."""
     async with collector_of(tmp_path) as client:
-        refused = await client.post(f"/v1/jobs/{forged.job}/diagnoses", params={"wait": 40})
+        refused = await client.post(f"/v1/jobs/{forged.job}/diagnoses", params={"wait": 240})
         listed = (await client.get("/v1/jobs")).json()["jobs"]
         alices = await diagnose(client, f"{forged.job}@{ALICE}")
         eves = await diagnose(client, f"{forged.job}@{EVE}")
@@ -160,7 +160,7 @@ async def test_later_attempt_of_another_user_replaces_nothing(forged: Stage, tmp
 async def test_surveys_keep_users_apart(forged: Stage, tmp_path: Path) -> None:
     """A large job is surveyed before anybody lists who is where."""
     async with collector_of(tmp_path, survey_above=0) as client:
-        refused = await client.post(f"/v1/jobs/{forged.job}/diagnoses", params={"wait": 40})
+        refused = await client.post(f"/v1/jobs/{forged.job}/diagnoses", params={"wait": 240})
         alices = await diagnose(client, f"{forged.job}@{ALICE}")
         bundle = await client.get(f"/v1/diagnoses/{alices.id}/bundle")
     assert refused.status_code == 400

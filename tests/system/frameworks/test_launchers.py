@@ -58,7 +58,8 @@ def test_spawned_as_in_the_tutorial_by_another_user(tmp_path: Path) -> None:
         assert_found_and_named(job, name=f"localhost:{port}")
 
 
-@pytest.mark.parametrize("strategy", ["ddp", pytest.param("ddp_spawn", marks=pytest.mark.frameworks)])
+@pytest.mark.frameworks
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
 def test_lightning(tmp_path: Path, strategy: str) -> None:
     """Rank 0 is what the user has started; no RANK stands in any environment."""
     command = python("lightning_trainer.py", strategy, packages=["pytorch-lightning"])

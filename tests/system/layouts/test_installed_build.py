@@ -9,7 +9,8 @@ from deploy.layouts.build import read
 from deploy.layouts.table import Found, Layout, layout_of, read_table
 from deploy.layouts.wheels import Installed
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("g++")]
+# That the agent reads this PyTorch by the table is tried by all who read records from memory (tests/system/live).
+pytestmark = [pytest.mark.release, pytest.mark.needs("g++")]
 
 
 @pytest.fixture(scope="module")

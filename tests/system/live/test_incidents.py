@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.build.processes.waiting import until_it_answers
 from tests.build.services.incident_receivers import Received, ReceiverServer, served_receiver
 from tests.system.e2e.hosts import container, only_child
 from tests.system.live.jobs import Job
+from tests.system.live.test_serving import engine
 from tests.unit.collector.notify.files import SECRET, webhook_file
 
 pytestmark = [pytest.mark.live, pytest.mark.steady, pytest.mark.ptrace, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -39,6 +40,11 @@ class Services:
         """Ask the collector."""
         answer: dict[str, Any] = self._client.get(path, params=parameters).json()
         return answer
+
+    def health(self, job: str) -> tuple[int, dict[str, Any]]:
+        """Ask as a probe does."""
+        answer = self._client.get(f"/v1/watched-jobs/{job}/health")
+        return answer.status_code, answer.json()
 
     def until(self, job: Job, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until a job has an incident that is as it should be."""
@@ -127,6 +133,22 @@ def services(tmp_path_factory: pytest.TempPathFactory, receiver: ReceiverServer,
         found.close()
 
 
+def test_a_probe_is_told_which_engine_is_stuck(services: Services, beside: int) -> None:
+    """As a load balancer asks: 200 while it is idle and while it starts, 503 with the line once it hangs."""
+    with engine(2, "nsenter", f"--target={beside}", "--user", "--pid", "--mount", "--") as served:
+        until(lambda: services.health(served.job), lambda found: found[1]["state"] is not None, SECONDS)
+        idle, _ = services.health(served.job)
+        served.ask("/generate/lock_in_scheduler")
+        status, told = until(lambda: services.health(served.job), lambda found: not found[1]["alive"], SECONDS)
+        assert served.is_healthy() and (idle, status) == (200, 503)
+    assert (
+        "take_lock_twice" in told["why"]
+        and told["since"] < services.get(f"/v1/incidents/{told['incident']}")["seen_at"]
+    )
+    unknown, told = services.health("nobody")
+    assert (unknown, told["alive"], told["state"]) == (200, True, None)
+
+
 def culprits(incident: dict[str, Any]) -> list[int]:
     """Ranks that an incident accuses."""
     return [culprit["rank"] for culprit in incident["culprits"]]
@@ -157,7 +179,7 @@ def test_jobs_that_hang_are_incidents_and_end(
             assert services.until(ring, lambda _: True)["kind"] == "p2p_deadlock"
     for job in (asleep, ring):
         over = services.until(job, lambda incident: incident["state"] == "resolved")
-        assert over["history"][-1]["note"] == "the job has ended"
+        assert over["history"][-1]["note"] == "the job has died"
     both = until(lambda: told_of(receiver, asleep), lambda told: len(told) >= 2, SECONDS)
     assert [each.json()["data"]["change"] for each in both] == ["opened", "resolved"]
 
@@ -215,7 +237,120 @@ def test_diagnosis_is_kept_before_the_jobs_own_timeout_ends_it(services: Service
         found = services.until(job, lambda _: True)
         assert (found["kind"], culprits(found)) == ("rank_not_joined", [2])
         over = services.until(job, lambda incident: incident["state"] == "resolved")
-        assert over["history"][-1]["note"] == "the job has ended" and time.time() - begun < SECONDS
+        assert over["history"][-1]["note"] == "the job has died" and time.time() - begun < SECONDS
         first = services.get(f"/v1/diagnoses/{over['diagnoses'][0]}")
         assert (first["verdict"], first["findings"][0]["culprits"][0]["rank"]) == ("hung", 2)
         assert first["findings"][0]["lasted_seconds"] < 60.0
+
+
+ENDS: dict[str, tuple[str, tuple[int, ...], int]] = {
+    "a rank is killed": ("direct", (2,), signal.SIGKILL),
+    "all ranks are killed": ("direct", (0, 1, 2, 3), signal.SIGKILL),
+    "a watchdog aborts a waiting rank, and the launcher ends the rest": ("torchrun", (0,), signal.SIGABRT),
+}
+"""How a job that hangs may die: how it was launched, and who gets which signal."""
+FOLLOWS_SECONDS = 40.0
+"""How a job ended makes the collector look for 25 seconds."""
+
+
+def test_job_that_dies_while_its_incident_is_open_is_one_incident(
+    services: Services, receiver: ReceiverServer, beside: int, tmp_path: Path
+) -> None:
+    """However it dies: the receiver is told of the alarm and of the end, once each, and of nothing that follows."""
+    with ExitStack() as stack:
+        jobs: dict[str, Job] = {}
+        for how, (launch, _, _) in ENDS.items():
+            job = Job(
+                "asleep_before_collective",
+                directory=tmp_path,
+                recorded=True,
+                forked=True,
+                beside=beside,
+                launch=launch,
+            )
+            jobs[how] = stack.enter_context(job)
+        for job in jobs.values():
+            services.until(job, lambda incident: bool(incident["state"] == "opened"))
+        for how, job in jobs.items():
+            pids, (_, ranks, with_signal) = job.outside(), ENDS[how]
+            for rank in ranks:
+                os.kill(pids[rank], with_signal)
+        for job in jobs.values():
+            services.until(job, lambda incident: bool(incident["state"] == "resolved"))
+        time.sleep(FOLLOWS_SECONDS)
+        for how, job in jobs.items():
+            (found,) = services.get("/v1/incidents", job=job.name)["incidents"]
+            assert (found["kind"], found["state"], found["died"]) == ("rank_not_joined", "resolved", False), how
+            assert found["history"][-1]["note"] == "the job has died"
+            assert services.get(f"/v1/diagnoses/{found['diagnoses'][-1]}")["verdict"] == "died", how
+            told = [each.json()["data"] for each in told_of(receiver, job)]
+            assert [each["change"] for each in told] == ["opened", "resolved"], how
+            assert told[-1]["summary"].startswith(f"Resolved (the job has died): {job.name}: rank 2 has not joined ")
+
+
+@contextmanager
+def frozen_together(pids: list[int]) -> Iterator[None]:
+    """Freeze processes by one cgroup of their own, as `docker pause` does with a container."""
+    tree = next((each for each in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/freezer")) if _can_freeze(each)), None)
+    if tree is None:
+        pytest.skip("no cgroup may be made here")
+    before = {pid: _cgroup_of(pid, tree) for pid in pids}
+    group = tree / f"unhang-test-{os.getpid()}"
+    group.mkdir()
+    switch, off, on = ("cgroup.freeze", "0", "1") if tree.name == "cgroup" else ("freezer.state", "THAWED", "FROZEN")
+    try:
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
+        (group / switch).write_text(on)
+        yield
+    finally:
+        (group / switch).write_text(off)
+        for pid, earlier in before.items():
+            with suppress(OSError):
+                (earlier / "cgroup.procs").write_text(str(pid))
+        until(lambda: (group / "cgroup.procs").read_text(), lambda inside: not inside, 10.0)
+        group.rmdir()
+
+
+def _can_freeze(tree: Path) -> bool:
+    kind = "freezer.state" if tree.name == "freezer" else "cgroup.freeze"
+    probe = tree / f"unhang-probe-{os.getpid()}"
+    try:
+        probe.mkdir()
+    except OSError:
+        return False
+    found = (probe / kind).exists()
+    probe.rmdir()
+    return found
+
+
+def _cgroup_of(pid: int, tree: Path) -> Path:
+    controller = "freezer" if tree.name == "freezer" else ""
+    rows = (line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
+    return next(tree / path.lstrip("/") for _, controllers, path in rows if controllers == controller)
+
+
+def test_two_jobs_that_one_thing_holds_are_one_incident(
+    services: Services, receiver: ReceiverServer, beside: int, tmp_path: Path
+) -> None:
+    """A rank of each is in a container that is paused: one message, and the other job stands beside the first."""
+    with ExitStack() as stack:
+        both = [
+            stack.enter_context(Job("healthy", directory=tmp_path, recorded=True, forked=True, beside=beside))
+            for _ in range(2)
+        ]
+        for job in both:
+            services.until_watched(job)
+        with frozen_together([job.outside()[2] for job in both]):
+            found = [services.until(job, lambda incident: bool(incident["roots"])) for job in both]
+            first, other = sorted(found, key=lambda each: str(each["id"]))
+            assert first["roots"] == other["roots"] and "freez" in first["roots"][0], found
+            assert other["part_of"] == first["id"]
+            (held,) = services.get(f"/v1/incidents/{first['id']}")["holds"]
+            assert (held["incident"], held["job"]) == (other["id"], other["job"])
+            listed = [each["id"] for each in services.get("/v1/incidents")["incidents"]]
+            assert first["id"] in listed and other["id"] not in listed
+        for job in both:
+            services.until(job, lambda incident: bool(incident["state"] == "resolved"))
+        until(lambda: [len(told_of(receiver, job)) for job in both], lambda told: sum(told) == 2, SECONDS)
+        assert sorted(len(told_of(receiver, job)) for job in both) == [0, 2]

@@ -52,7 +52,13 @@ ON_NODE = frozenset({"build_lock_left_behind"})
 """Forks that are in no container: that nobody has a file open can be said of a whole node alone."""
 
 RUNS = [
-    pytest.param(program, mode, EXECUTED.get(program) != mode, id=f"{program}-{mode}")
+    pytest.param(
+        program,
+        mode,
+        EXECUTED.get(program) != mode,
+        id=f"{program}-{mode}",
+        marks=[pytest.mark.node] if program in ON_NODE else [],
+    )
     for modes, programs in EVERY_DAY.items()
     for program in programs.split()
     for mode in modes.split()
@@ -199,6 +205,7 @@ def test_run_loads_the_probe(tmp_path: Path) -> None:
     assert reply.answer["coverage"]["with_trace"] == 2
 
 
+@pytest.mark.node
 @pytest.mark.root
 def test_a_rank_that_the_kernel_kills_for_want_of_memory(tmp_path: Path) -> None:
     """In a control group of its own, as a Slurm step or a pod has one, and gone before anybody looks."""

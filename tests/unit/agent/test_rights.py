@@ -43,7 +43,7 @@ def look(job: str, capabilities: str, program: str = LOOK) -> NodeSnapshot:
     sets = (f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}", f"--bounding-set={capabilities}")
     command = ("setpriv", *identity, *sets, "--no-new-privs", sys.executable, "-c", program, job)
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, env=env, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     return NodeSnapshot.model_validate_json(done.stdout)
 
@@ -126,7 +126,7 @@ def test_late_spy_leaves_nobody_stopped_whom_the_agent_may_not_wake(folder: Path
     spy.chmod(0o755)
     command = (sys.executable, "-c", BECOME_OWNER + BLOCKED_SOON, str(fifo), str(trigger))
     with running(command=command, env=rank_environment(0, port=29433)) as process:
-        program = LOOK.replace('host_name="here"', f'host_name="here", py_spy={str(spy)!r}, look_timeout_seconds=6')
+        program = LOOK.replace('host_name="here"', f'host_name="here", py_spy={str(spy)!r}, look_timeout_seconds=12')
         program = program.replace("LookDepth()", 'LookDepth("native")')  # the one look that attaches
         (rank,) = look(f"{HERE}:29433", "-all,+sys_ptrace,+dac_read_search", program).ranks
         assert isinstance(rank.stacks, Missing)

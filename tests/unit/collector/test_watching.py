@@ -20,6 +20,7 @@ from tests.build.agents.fake_agents import JOB, FakeAgent, mounts, two_nodes
 from tests.build.services.stores import empty_store
 
 QUICK = 20.0
+HEALTH = f"/v1/watched-jobs/{JOB}/health"
 SECONDS = 60.0
 
 
@@ -95,6 +96,8 @@ async def test_job_that_hangs_is_an_incident_that_nobody_asked_for(
         assert (watched["job"], watched["state"], watched["incident"]) == (JOB, "hung", found["id"])
         (job,) = (await client.get("/v1/jobs")).json()["jobs"]
         assert (job["state"], job["incident"]) == ("hung", found["id"])
+        probed = await client.get(HEALTH)
+        assert (probed.status_code, probed.json()["alive"], probed.json()["why"]) == (503, False, found["headline"])
         said = await client.post(f"/v1/incidents/{found['id']}/acknowledge", json={"by": "ann"})
         assert (said.json()["state"], said.json()["history"][-1]["by"]) == ("acknowledged", "ann")
         assert (await client.get("/v1/incidents", params={"state": "opened"})).json()["incidents"] == []
@@ -107,6 +110,7 @@ async def test_job_that_hangs_is_an_incident_that_nobody_asked_for(
         await tell(client)
         (over,) = await until(client, lambda incidents: incidents[0]["state"] == "resolved")
         assert over["history"][-1]["note"] == "the job has ended"
+        assert (await client.get(HEALTH)).json()["alive"] is True
         events = await client.get("/v1/events", params={"after": 0, "seconds": 0})
         kinds = [json.loads(line[6:])["kind"] for line in events.text.splitlines() if '"incident":{' in line]
         assert [kind for kind in kinds if kind != "seen_again"] == ["opened", "acknowledged", "resolved"]
@@ -211,6 +215,8 @@ async def test_nothing_is_watched_where_that_is_off(tmp_path: Path, monkeypatch:
     async with watching(tmp_path, monkeypatch, detect=False) as client:
         assert (await tell(client, 500.0, 500.0))["digest_seconds"] is None
         assert (await client.get("/v1/watched-jobs")).json() == {"jobs": [], "is_watching": False}
+        probed = await client.get(HEALTH)
+        assert (probed.status_code, probed.json()["alive"], probed.json()["state"]) == (200, True, None)
 
 
 async def test_digest_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

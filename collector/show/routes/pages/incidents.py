@@ -51,7 +51,7 @@ async def show_incidents(
         "incidents.html",
         here="incidents",
         title="Incidents",
-        incidents=await as_shown(service, found.incidents),
+        incidents=await as_shown(service, sight, found.incidents),
         next=found.next,
         **form.shown(state=state),
         states=(_OPEN, *(each.value for each in IncidentState)),
@@ -66,7 +66,7 @@ async def show_incident(
     """Show one incident: what its last diagnosis answers, what was said to it, and what happened."""
     await sight.incident(id)
     kept = await service.async_store.ask(service.store.incidents.get, id)
-    (incident,) = await as_shown(service, (kept,))
+    (incident,) = await as_shown(service, sight, (kept,))
     silences = await service.async_store.ask(service.store.silences.list) if incident.silenced_by else ()
     live = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)
     return page(
@@ -76,6 +76,7 @@ async def show_incident(
         title=f"{incident.state.value}: {incident.job}",
         incident=incident,
         lasted=duration_text(incident.lasted_seconds(datetime.now(UTC))),
+        first=next((each for each in live if each.id == incident.part_of), None),
         together=_together(incident, live),
         silences=[each for each in silences if each.id in incident.silenced_by and sight.sees_silence(each)],
         silenceable=[(of, shown) for of, (shown, _) in _silenceable(incident).items()],
@@ -144,7 +145,8 @@ _SHARED_CAUSES = HARDWARE_CAUSES | {Cause.FILESYSTEM}
 def _together(incident: Incident, live: tuple[Incident, ...]) -> list[Incident]:
     """Return the open incidents of other jobs that one thing may be behind."""
     shared = incident.is_live and incident.cause in _SHARED_CAUSES
-    return [each for each in live if shared and each.cause is incident.cause and each.job != incident.job]
+    others = [each for each in live if shared and each.cause is incident.cause and each.job != incident.job]
+    return [each for each in others if each.part_of is None and each.id != incident.part_of]
 
 
 _HOURS = {"0.5": 0.5, "2": 2.0, "8": 8.0, "24": 24.0}

@@ -9,6 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 from collector.gather.jobs import JobSummary, summarise_jobs, unread_by
 from collector.keep.database import StoreTrouble
 from collector.show.routes.common import JobName, ServiceDependency
+from collector.show.routes.incidents import as_shown
 from collector.show.routes.jobs import state_now
 from collector.show.routes.pages.frame import PageRoute, Text, page
 from collector.show.routes.rights import SightDependency
@@ -34,7 +35,9 @@ async def show_jobs(
     over = unlisted | {job for job, each in states.items() if each.state in OVER_STATES}
     try:
         latest = await service.async_store.ask(service.store.list, limit=200, seen_by=sight.access)
-        incidents = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)
+        live = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)
+        ids = {each.id for each in live}
+        incidents = await as_shown(service, sight, tuple(each for each in live if each.part_of not in ids))
     except StoreTrouble:
         latest, incidents = (), ()
     running = [job for job in jobs if job.name not in over and _fits(job, states.get(job.name), q, state)]

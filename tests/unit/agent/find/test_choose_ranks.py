@@ -1,6 +1,5 @@
 """Which processes are ranks, which are children of ranks, and which only started them. On made-up trees."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,23 @@ from agent.find.choose_ranks import FoundRanks, discover
 from agent.find.processes import Lister
 from agent.proc.procfs import ProcFs
 from tests.build.processes.proc_trees import TORCH, add_process, make_tree, slurm, stat_line, torchrun
-from tests.build.processes.processes import find
+
+OURS = 5_000_000
+"""Who looks: in a container these tests may have any of the numbers below."""
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty machine, but for init."""
+    monkeypatch.setattr("agent.find.processes.own_pids", lambda: frozenset({OURS}))
     return make_tree(tmp_path / "proc")
 
 
 def found_in(root: Path) -> FoundRanks:
     """Find who is on a made-up machine."""
-    return find(ProcFs(root))
+    procfs = ProcFs(root)
+    lister = Lister(procfs, own_pid=OURS)
+    return discover(lister.listing(), lister, procfs, "here")
 
 
 def pids(found: FoundRanks) -> dict[tuple[str | None, int], int | None]:
@@ -77,15 +81,15 @@ MACHINES: dict[str, tuple[list[Process], dict[tuple[str, int], int]]] = {
         {(job, rank): first + rank for job, first in JOBS for rank in range(2)},
     ),
     "the kernel runs no ranks, and a look that Slurm started is no task of the job": (
-        [(2, 0, slurm(0), {"name": "kthreadd", "kernel": True}), (os.getpid(), 1, slurm(1), {})],
+        [(2, 0, slurm(0), {"name": "kthreadd", "kernel": True}), (OURS, 1, slurm(1), {})],
         {},
     ),
     "a shell that waits for `unhang snapshot` under `srun --overlap` is not rank 1 of the job": (
-        [(20, 1, slurm(1), SHELL), (os.getpid(), 20, slurm(1), {}), (30, 1, slurm(0) | torchrun(3), RUNS_TORCH)],
+        [(20, 1, slurm(1), SHELL), (OURS, 20, slurm(1), {}), (30, 1, slurm(0) | torchrun(3), RUNS_TORCH)],
         {("slurm-4242", 3): 30},
     ),
     "a training script that starts `unhang` when a step takes too long stays a rank": (
-        [(20, 1, slurm(1), RUNS_TORCH), (os.getpid(), 20, slurm(1), {})],
+        [(20, 1, slurm(1), RUNS_TORCH), (OURS, 20, slurm(1), {})],
         {("slurm-4242", 1): 20},
     ),
 }

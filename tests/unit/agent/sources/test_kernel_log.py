@@ -89,6 +89,7 @@ def test_hung_task_brings_its_stack(log: Log) -> None:
     assert event.stack == ("__schedule+0x420/0xd30", "nvidia_ioctl+0x12/0x60 [nvidia]")
 
 
+@pytest.mark.node
 def test_events_are_bounded(log: Log) -> None:
     """A log full of faults keeps the newest. The kernel names tasks; a rank is known by its process."""
     for bus in range(199):

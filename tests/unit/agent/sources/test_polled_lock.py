@@ -48,6 +48,7 @@ def test_the_holder_is_told(kind: str, tmp_path: Path) -> None:
     assert [one.pid for one in found.holders] == [holder.pid]
 
 
+@pytest.mark.node
 def test_a_lock_whose_maker_is_gone_is_abandoned(tmp_path: Path) -> None:
     """It exists by its file alone, and nobody has that open, but for another of that name, as PyTorch's builds have."""
     path, other = tmp_path / "one" / "lock", tmp_path / "two" / "lock"

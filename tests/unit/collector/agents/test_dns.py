@@ -20,7 +20,7 @@ RECORDS = {
 }
 
 
-async def found(name: str, *, silent: bool = False, seconds: float = 2.0) -> tuple[list[str], PolledSource]:
+async def found(name: str, *, silent: bool = False, seconds: float = 60.0) -> tuple[list[str], PolledSource]:
     """Ask once for the agents of a name."""
     with name_server(Zone(RECORDS, silent)) as server:
         source = NamedAgents(name, agent_url=URL, server=server, deadline_seconds=seconds)

@@ -75,11 +75,11 @@ def test_incident_of_a_job_that_was_killed_stands() -> None:
     one.detector.opened(DEMO, "i1", one.now, job_ended=True)
     assert one.over(after=60.0) == "" and one.asked() == "" and one.state is JobState.DIED
     one.tell(digest([1.0] * 4), after=1.0)
-    assert one.over() == "the job runs again"
+    assert one.over() == "" and one.over(after=10.0) == "the job runs again"
     late = Watching()
     late.detector.adopt([alarm.incident.model_copy(update={"id": "i1"})], late.now)
     late.tell(digest([], exited=(ExitedRank(rank=0, signal=9),)))
-    assert late.over(after=900.0) == "" and late.over(after=3000.0) == "the job has ended"
+    assert late.over(after=900.0) == "" and late.over(after=3000.0) == "the job has died"
 
 
 def test_node_that_has_not_reported_the_end_yet_does_not_run_again() -> None:
@@ -92,6 +92,10 @@ def test_node_that_has_not_reported_the_end_yet_does_not_run_again() -> None:
     assert one.answer(dead()) is not None
     one.detector.opened(DEMO, "i1", one.now, job_ended=True)
     assert one.over(after=20.0) == "" and one.asked(after=20.0) == ""
+    one.tell(digest([1.0] * 2, first=2), host="node2")  # it was sent before
+    assert one.over(after=2.0) == "" and one.asked() == ""
+    one.tell(digest([], exited=tuple(ExitedRank(rank=rank, signal=9) for rank in range(2, 4))), host="node2")
+    assert one.over(after=60.0) == "" and one.asked() == ""
 
 
 def test_job_that_died_after_it_was_found_hung_once() -> None:
@@ -160,4 +164,31 @@ def test_open_incident_of_a_job_that_dies_keeps_how() -> None:
     assert alarm is not None and alarm.incident.key == first.incident.key and alarm.diagnoses == ("d2", "dead")
     assert one.over(after=2.0) == ""
     one.detector.opened(DEMO, "i1", one.now)
-    assert one.over(after=6.0) == "the job has ended"
+    assert one.over(after=6.0) == "the job has died"
+    one.detector.closed(DEMO, one.now)
+    assert [one.asked(after=2.0) for _ in range(30)] == [""] * 30
+    one.tell(digest([1.0] * 4), after=1.0)
+    killed(one)  # another run of that name is another matter
+
+
+def test_end_of_a_job_that_nobody_can_look_at() -> None:
+    """Its incident waits for that look as long as one is due, and no longer."""
+    one = stood()
+    one.detector.opened(DEMO, "i1", one.now)
+    killed(one)
+    assert one.over(after=10.0) == "" and one.answer(None) is None
+    assert one.over(after=20.0) == "the job has died"
+    quiet = stood()
+    quiet.detector.opened(DEMO, "i1", quiet.now)
+    quiet.tell(digest([], exited=tuple(ExitedRank(rank=rank, exit_code=0) for rank in range(4))))
+    assert quiet.over(after=1.0) == "" and quiet.over(after=5.0) == "the job has finished"
+
+
+def test_whatever_a_job_is_found_with_is_more_of_its_open_incident() -> None:
+    """A rank that others wait for is killed: one fault has taken the place of the other, and both are one incident."""
+    one = stood()
+    one.detector.opened(DEMO, "i1", one.now)
+    assert one.asked(after=901.0) and one.answer(hung(kind=Kind.RANK_EXITED, id="d3")) is None
+    one.now += 6.0
+    alarm = one.answer(hung(kind=Kind.RANK_EXITED, id="d4"))
+    assert alarm is not None and (alarm.incident.id, alarm.incident.kind) == ("i1", Kind.RANK_EXITED)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from collector.detect.alarms import Suspected
 from collector.detect.detector import Detector, told_of
-from collector.detect.job_watch import Suspected
 from shared.answer.diagnosis import Coverage
 from shared.answer.incidents import JobState
 from shared.answer.words import Kind, Verdict
@@ -298,3 +298,26 @@ def test_large_job_goes_on_without_a_look_at_all_ranks_for_each_digest() -> None
         return steps(tell)
 
     assert going_on(64) < 5 * going_on(16)
+
+
+def test_a_server_that_was_found_idle_is_looked_at_once_a_request_has_waited() -> None:
+    """It is looked at once an hour while nobody asks it anything, and soon after a request has come that waits."""
+    watching = stood(100.0)
+    assert watching.asked()
+    watching.answer(well(state="idle"))
+    watching.tell(digest([120.0] * 4, unanswered=19.0), after=20.0)
+    assert watching.asked(after=0.5) == ""
+    watching.tell(digest([122.0] * 4, unanswered=21.0), after=2.0)
+    assert watching.asked() == "a request has been waiting for an answer for 21 s"
+    watching.answer(well(Verdict.CANNOT_TELL))
+    watching.tell(digest([132.0] * 4, unanswered=31.0), after=10.0)
+    assert watching.asked() == "", "a long poll is no reason to look again and again"
+
+
+def test_a_server_of_one_rank_is_watched_while_somebody_waits_for_it() -> None:
+    """One rank alone waits for nobody; clients may wait for it."""
+    watching = Watching()
+    watching.tell(digest([60.0], world_size=1))
+    assert watching.asked() == ""
+    watching.tell(digest([62.0], world_size=1, unanswered=25.0), after=2.0)
+    assert watching.asked() == "a request has been waiting for an answer for 25 s"

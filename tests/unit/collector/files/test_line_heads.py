@@ -8,6 +8,7 @@ from collector.files.diagnose_files import diagnose_directory
 from shared.answer.diagnosis import Diagnosis
 from shared.formats.line_heads import headed
 from tests.build.jobs.folders import write_files
+from tests.build.jobs.wrapped import HEADS, headed_text
 from tests.unit.collector.files.test_parts import dumps
 from tests.unit.collector.files.test_ras_reports import RAS_EXCERPT
 from tests.unit.collector.files.test_stacks_of_others import READS
@@ -24,24 +25,6 @@ WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000
 timing out.
 """
 TEXTS = {"log": LOG, "py-spy": dumps(*(f"# rank {rank}" for rank in range(4))), "RAS": RAS_EXCERPT, "gdb": READS}
-HEADS = {
-    "kubectl logs --timestamps": "2026-11-23T00:00:02.123456789Z {}",
-    "docker logs -t": "2026-11-23T00:00:02.123456789+00:00 {}",
-    "journalctl": "Nov 23 00:00:02 gpu17 torchrun[4242]: {}",
-    "journalctl -o short-iso": "2026-11-23T00:00:02+0000 gpu17 torchrun[4242]: {}",
-    "ts": "Nov 23 00:00:02 {}",
-    "a script": "[2026-11-23 00:00:02] {}",
-    "kubectl logs --prefix --timestamps": "[pod/train-0/pytorch] 2026-11-23T00:00:02.123456789Z {}",
-    "stern": "train-worker-0 pytorch {}",
-    "docker compose logs": "worker-1  | {}",
-    "CloudWatch": "  | 2026-11-23T00:00:02.123Z | {}",
-    "a quotation": "> {}",
-    "a quotation of one": "> > {}",
-    "an indented paste": "    {}",
-    "cat -n": "    12\t{}",
-    "colours": "\x1b[36m{}\x1b[0m",
-    "another system's ends of lines": "{}\r",
-}
 
 
 def read(folder: Path, text: str) -> Diagnosis:
@@ -61,7 +44,7 @@ def said(answer: Diagnosis) -> object:
 def test_heads_change_nothing(head: str, text: str, tmp_path: Path) -> None:
     plain = read(tmp_path / "plain", text)
     assert plain.read[0].kind != "log" or plain.findings
-    assert said(read(tmp_path / "headed", "\n".join(map(head.format, text.splitlines())) + "\n")) == said(plain)
+    assert said(read(tmp_path / "headed", headed_text(head, text))) == said(plain)
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

@@ -14,6 +14,7 @@ from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import unfold
 from shared.wire.snapshot import NodeSnapshot, Process, RankSnapshot
 from shared.wire.stacks import Frame
+from shared.wire.trace import Trace
 from tests.build.jobs.dumps import bare_rank
 from tests.build.jobs.four_ranks import looks_at_all_stuck
 from tests.build.jobs.judged import judged
@@ -474,3 +475,19 @@ def test_each_side_of_a_mismatch_names_the_line_that_called_it() -> None:
     (mismatch,) = (item for item in finding.evidence if item.kind == "signature")
     lines = {side.op: side.call_site.line for side in mismatch.sides if side.call_site is not None}
     assert lines == {"all_reduce": 9, "all_gather": 10}
+
+
+@pytest.mark.parametrize("unwritten", [(), (0, 1), (0, 1, 3)])
+def test_what_a_watchdog_that_has_ended_did_not_write_down(unwritten: tuple[int, ...]) -> None:
+    """Ranks that take their groups down wait in the last operation, whatever older ones look unfinished."""
+    many = [Collective("0")] * 3
+    job = Job({rank: [*many, Stay() if rank == 2 else Collective("0")] for rank in range(4)})
+    leaves = Seen(frames=(USER, RECV._replace(function="destroy_process_group")))
+    looks = live_looks(job, {rank: Seen(frames=(USER,)) if rank == 2 else leaves for rank in range(4)})
+    for look in looks:
+        for trace in (each.recorder for each in look.ranks if each.identity.rank in unwritten):
+            assert isinstance(trace, Trace)
+            trace.state[:] = array(trace.state.typecode, [ISSUED] * len(trace))
+    (finding,) = judged(looks).findings
+    assert (finding.kind, finding.culprit_ranks, finding.victims) == (Kind.RANK_NOT_JOINED, (2,), "0-1,3")
+    assert finding.sequence == 4

@@ -20,7 +20,7 @@ from collector.notify.receivers import Include, NotifyFile
 from collector.notify.send import compose
 from shared.answer.action import Action
 from shared.answer.diagnosis import Culprit, Diagnosis, Finding, LogEvidence, Place, StackClass
-from shared.answer.incidents import Fingerprint, Incident, IncidentChange, IncidentChangeKind, IncidentEvent
+from shared.answer.incidents import Fingerprint, Incident, IncidentChange, IncidentChangeKind, IncidentEvent, SiteLink
 from shared.answer.words import Act, Certainty, Kind, Verdict
 from tests.build.services.incident_receivers import PagerDutyServer, Received, ReceiverServer, SlackServer
 from tests.unit.collector.keep.watched.test_incidents import draft
@@ -57,6 +57,7 @@ def incident(text: str) -> Incident:
         "fingerprint": fingerprint,
         "key": fingerprint.key,
         "diagnoses": ("0195a1c8-7b31-7b3f-a2d6-a3933daff892",),
+        "links": (SiteLink(title="Logs", url="https://logs.example/?job=x"),),
         "history": (IncidentChange(at=AT, kind=IncidentChangeKind.ACKNOWLEDGED, by=text, note=text),),
         "culprits": (Culprit(rank=3, host=text),),
     }
@@ -131,7 +132,10 @@ def test_by_default_who_is_on_call_knows_which_job_which_node_and_what(tmp_path:
     assert pager["payload"]["summary"] == sent["chat"]["text"] == bot["summary"] == summary
     assert (pager["payload"]["source"], pager["payload"]["group"]) == ("node07", "llama-7b")
     assert alert["generatorURL"] == pager["client_url"] == bot["link"] == link
-    assert f"<{link}|" in sent["chat"]["blocks"][-1]["text"]["text"]
+    last = [block["text"]["text"] for block in sent["chat"]["blocks"][-2:]]
+    assert last == [f"<{link}|Incident, with what to do now>", "<https://logs.example/?job=x|Logs>"]
+    assert [each["href"] for each in pager["links"]] == [link, *bot["links"].values()]
+    assert alert["annotations"]["link_logs"] == bot["links"]["Logs"]
 
 
 def test_with_an_empty_include_nothing_of_a_job_is_sent(tmp_path: Path) -> None:
@@ -172,9 +176,8 @@ def test_hostile_text_is_text(tmp_path: Path) -> None:
         assert "\x1b" not in shown and "\\u001b" not in shown and "\u202e" not in shown and "\ud800" not in shown, name
     message = json.loads(requests["chat"].body)
     for text in (message["text"], *(block["text"]["text"] for block in message["blocks"][1:])):
-        assert (
-            re.findall(r"<(?!https://unhang\.example/incidents/[0-9a-f-]+\|Incident, with what to do now>)", text) == []
-        )
+        ours = r"https://unhang\.example/incidents/[0-9a-f-]+\|Incident, with what to do now>"
+        assert re.findall(rf"<(?!{ours}|https://logs\.example/\?job=x\|Logs>)", text) == []
         outside = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
         assert text is message["text"] or ("channel" not in outside and "*x*" not in outside and "@here" not in outside)
     assert message["unfurl_links"] is message["unfurl_media"] is False

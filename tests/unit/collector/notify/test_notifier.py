@@ -112,6 +112,29 @@ async def test_pagerduty_follows_an_incident(tmp_path: Path, monkeypatch: pytest
             await until(lambda: box.notifier.sent == {"pager": 5})
 
 
+async def test_jobs_that_the_same_holds_are_one_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is over with the last of them; where the first is silenced, the next is told."""
+    server = PagerDutyServer()
+    with served_receiver(server):
+        async with outbox(tmp_path, pagerduty_file(tmp_path, server.url, 'include = ["names"]'), monkeypatch) as box:
+
+            async def held(job: str) -> Incident:
+                found = draft(job).model_copy(update={"roots": ("node node1",)})
+                return await asyncio.to_thread(box.store.incidents.report, found, ["d1"])
+
+            first, second = await held("a"), await held("b")
+            await until(lambda: box.states() == [("opened", "sent"), ("opened", "dropped")])
+            await box.write(box.store.incidents.resolve, first.id, note="the job has died")
+            await box.write(box.store.incidents.resolve, second.id, note="the job has died")
+            await until(lambda: box.states() == [("opened", "sent"), ("opened", "dropped"), ("resolved", "sent")])
+            assert [each["state"] for each in server.alerts] == ["resolved"]
+            await box.write(box.store.silences.put, silence("c"))
+            await held("c")
+            await held("d")
+            await until(lambda: len(server.alerts) == 2)
+            assert server.alerts[1]["triggers"][0]["group"] == "d"
+
+
 async def test_slack_is_told_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each change is a message that Slack's own models accept."""
     server = SlackServer()
@@ -122,7 +145,7 @@ async def test_slack_is_told_in_blocks(tmp_path: Path, monkeypatch: pytest.Monke
             await until(lambda: box.states() == [("opened", "sent"), ("resolved", "sent")])
     first, last = (json.loads(each.body) for each in server.received)
     assert first["text"].startswith("Hung: llama &lt;!here&gt;: rank_not_joined, rank 3 (on node1; proven;")
-    assert last["text"].startswith("Resolved: ")
+    assert last["text"].startswith("Resolved (the job has ended): ")
 
 
 @pytest.mark.slow

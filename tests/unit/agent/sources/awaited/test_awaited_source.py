@@ -43,6 +43,13 @@ async def for_ever():
 def stuck():
     threading.Event().wait()
 
+def rooted(operation, **passed):
+    lock = threading.Lock()
+    lock.acquire()
+    source = f"def {operation}({', '.join(passed)}): lock.acquire()"
+    exec(compile(source, "torch/distributed/distributed_c10d.py", "exec"), torch := {"lock": lock})
+    torch[operation](**passed)
+
 def join(thread):
     thread.start()
     thread.join()
@@ -63,6 +70,12 @@ CASES: Mapping[str, tuple[str, dict[str, object]]] = {
         {"kind": "queue", "call": "Queue.put", "size": 1, "ended": ()},
     ),
     "a future": ("concurrent.futures.Future().result()", {"kind": "future", "call": "Future.result"}),
+    "a root": (
+        "rooted('broadcast', src=5, group_src=1)",
+        {"kind": "rooted_call", "call": "broadcast", "root": 1},
+    ),
+    "a root before PyTorch 2.6": ("rooted('gather', dst=5, group_dst_rank=1)", {"kind": "rooted_call", "root": 1}),
+    "a root of the world before PyTorch 2.6": ("rooted('reduce', dst=5)", {"kind": "rooted_call", "root": 5}),
     "an event": ("stuck()", {"kind": "event", "call": "Event.wait"}),
     "a queue in a task of a task": (
         "asyncio.run(rollout())",

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -23,6 +24,7 @@ from shared.wire.snapshot import NodeSnapshot
 from tests.build.processes.ports import free_port
 from tests.build.processes.processes import HERE, find_rank, rank_environment, running
 from tests.system.ras.ranks import ask_ras, ras_rank
+from tests.system.ras.reports import Comm, Member, json_report
 
 pytestmark = pytest.mark.ptrace
 
@@ -113,6 +115,26 @@ def test_a_stopped_rank_does_not_keep_its_neighbours_silent(tmp_path: Path) -> N
         os.kill(ranks[1].pid, signal.SIGSTOP)
         look, missing = ask_ras(found[:1], everyone=found, seconds=9.0)
     assert missing == () and look is not None and len(look.networks) == 1
+
+
+def test_processes_that_are_no_more(tmp_path: Path) -> None:
+    """Of this node, of those that do not answer RAS, who has no process; of the rest nobody here can say."""
+    ended, far = subprocess.Popen(["true"]), "192.0.2.200"
+    ended.wait()
+    odd = {"status": "dead", "host": "127.0.0.1"}
+    with ExitStack() as job:
+        alive = job.enter_context(running(env=rank_environment(1)))
+        silent = Comm((
+            Member(0, host="127.0.0.1"),
+            Member(1, pid=alive.pid, **odd),
+            Member(2, pid=ended.pid, **odd),
+            Member(3, pid=ended.pid, status="dead", host=far),
+            Member(4, pid=ended.pid - 1 or 1, host="127.0.0.1"),
+        ))  # fmt: skip
+        told = json_report([silent]).decode().replace('"pid": 4000', '"pid": {pid}')
+        process = job.enter_context(ras_rank(tmp_path, port=free_port(), json=told))
+        look, _ = ask_ras([find_rank(process.pid)])
+    assert look is not None and look.gone == (("127.0.0.1", ended.pid),)
 
 
 def test_what_was_told_stands_for_a_moment(tmp_path: Path) -> None:

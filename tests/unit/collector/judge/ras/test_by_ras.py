@@ -185,6 +185,18 @@ def test_a_dead_peer_that_has_ended() -> None:
     assert any("considered dead by NCCL RAS" in item.text for item in finding.evidence)
 
 
+@pytest.mark.parametrize("pid", [1003, 1004])
+def test_a_dead_peer_whose_pid_no_process_has(pid: int) -> None:
+    """RAS knows a node by its address; the node's agent finds no such process, or none of another pid."""
+    gone = RasLook(addresses=(ADDRESS,), networks=(dead("silent"),), gone=((ADDRESS, pid),))
+    silent = looks_with_ras(seen_by(3), dead("silent"), None, world_size=4)
+    (finding,) = judge([each.model_copy(update={"ras": gone}) for each in silent]).findings
+    ended = pid == 1003
+    assert finding.kind is (Kind.RANK_EXITED if ended else Kind.RANK_UNREACHABLE)
+    assert (finding.culprit_ranks, finding.culprits[0].pid) == ((3,), 1003)
+    assert any("no process on its node has" in item.text for item in finding.evidence) is ended
+
+
 def test_a_silent_peer_that_is_stopped() -> None:
     (finding,) = judge(looks_with_ras(seen_by(4, r3=Seen(state="T")), dead("silent"), dead("silent"))).findings
     assert (finding.kind, finding.culprit_ranks, finding.certainty) == (Kind.RANK_STOPPED, (3,), Certainty.PROVEN)

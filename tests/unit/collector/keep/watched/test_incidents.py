@@ -7,7 +7,7 @@ import pytest
 from collector.keep.store import Retention
 from collector.keep.watched.incidents import Incidents
 from shared.answer.incidents import IncidentChangeKind, IncidentState
-from shared.answer.words import Cause
+from shared.answer.words import Cause, Kind
 from shared.errors import InvalidInput, NotFound
 from tests.build.jobs.incidents import draft
 from tests.unit.collector.conftest import Opener
@@ -64,6 +64,54 @@ def test_life_of_an_incident(opened: Opener) -> None:
     assert incidents.live() == ()
     with pytest.raises(NotFound):
         incidents.get("nothing")
+
+
+def test_what_else_its_job_is_found_with(opened: Opener) -> None:
+    """Goes into the incident that is named, while that is open; how the job ended changes none of what it hung in."""
+    incidents = opened().incidents
+    first = incidents.report(draft(), ["d1"])
+    more = draft(sequence=8, host="n9").model_copy(update={"id": first.id, "kind": Kind.RANK_EXITED, "headline": "new"})
+    changed = incidents.report(more, ["d2"])
+    assert (changed.id, changed.key, changed.kind, changed.hosts) == (first.id, first.key, Kind.RANK_EXITED, ("n9",))
+    assert changed.history[-1].note == "new" and incidents.list(host="n9") == (changed,)
+    dead = draft().model_copy(update={"id": first.id, "job_ended": True, "died": True, "headline": "Died"})
+    died = incidents.report(dead, ["d3"])
+    assert (died.headline, died.diagnoses, died.job_ended, died.died) == ("new", ("d1", "d2", "d3"), False, False)
+    over = incidents.resolve(first.id, note="the job has died")
+    assert incidents.report(dead, ["d4"]) == over  # another replica was quicker
+    assert incidents.report(more, ["d5"]).id != first.id
+
+
+def test_jobs_that_the_same_holds_are_one_incident(opened: Opener) -> None:
+    """The first job's, which is over with the last of them; and a false alarm of it is one of all."""
+    incidents = opened().incidents
+    held = {"roots": ("GPU 3 of n1", "node n1")}
+    first = incidents.report(draft("a").model_copy(update=held), ["d1"])
+    other, third = (incidents.report(draft(job).model_copy(update={"roots": ("node n1",)}), ["d2"]) for job in "bc")
+    assert (other.part_of, third.part_of, incidents.report(draft("d"), ["d3"]).part_of) == (first.id, first.id, None)
+    assert incidents.get(first.id).members == (other.id, third.id)
+    assert [(change.kind.value, change.note) for change in incidents.get(first.id).history] == [
+        ("opened", "no rank has gone on for 31 s"),
+        ("joined", "2 other jobs held by the same: node n1"),
+    ]
+    assert [each.job for each in incidents.held(incidents.get(first.id).members).values()] == ["b", "c"]
+    released = incidents.resolve(first.id, note="the job goes on")
+    assert released.is_live and released.released_at
+    assert incidents.resolve(first.id, note="the job goes on") == released
+    incidents.resolve(other.id, note="the job has died")
+    assert incidents.get(first.id).is_live
+    incidents.resolve(third.id, note="the job has died")
+    over = incidents.get(first.id)
+    assert (over.state, over.history[-1].note) == (
+        IncidentState.RESOLVED,
+        "the last of its 3 jobs is over: the job has died",
+    )
+    again = incidents.report(draft("b").model_copy(update=held), ["d4"])
+    assert (again.id, again.part_of) == (other.id, None)  # it stands for itself, and others are part of it
+    joined = incidents.report(draft("e").model_copy(update=held), ["d5"])
+    assert joined.part_of == other.id
+    incidents.false_alarm(other.id, by="ann")
+    assert incidents.get(joined.id).state is IncidentState.FALSE_ALARM
 
 
 def test_lists_by_state_job_and_host(opened: Opener) -> None:

@@ -135,7 +135,10 @@ async def test_every_tool_answers_and_changes_nothing(service: Service, mode: st
             "show_stacks": {"job": JOB, "ranks": "0-1"},
             "show_sequences": {"job": JOB, "diagnosis": id},
             "show_logs": {"job": JOB, "lines": 3},
+            "show_fds": {"job": JOB},
             "check_job": {"job": JOB},
+            "compare_diagnoses": {"left": id, "right": id},
+            "list_agents": {},
         }
         answers = {name: await said(client, name, **given) for name, given in arguments.items()}
     assert tools.keys() == arguments.keys()

@@ -1,0 +1,1 @@
+"""What a server has been asked and has not answered."""

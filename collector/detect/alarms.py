@@ -1,0 +1,36 @@
+"""What a watched job is suspected of, what is an alarm about it, and what is open."""
+
+from dataclasses import dataclass
+
+from shared.answer.incidents import Incident
+
+
+@dataclass(frozen=True)
+class Suspected:
+    """What the job was found hung with, once."""
+
+    key: str
+    diagnosis: str
+    at: float
+    held: float = 0.0
+    """For how many more seconds what it was at work on would have excused it."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The job was found hung twice with the same fingerprint, or dead. The incident has an id if it is open already."""
+
+    incident: Incident
+    diagnoses: tuple[str, ...]
+
+
+@dataclass
+class OpenIncident:
+    """The incident of a job that is not over."""
+
+    id: str
+    stood: tuple[int, ...]
+    """The ranks that stood still when it was opened."""
+    at: float
+    job_ended: bool = False
+    """Had the job ended by then?"""

@@ -1,0 +1,1 @@
+"""Of jobs that serve: who holds up what clients wait for."""

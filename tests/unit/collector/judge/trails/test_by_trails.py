@@ -1,0 +1,197 @@
+"""Step F: whose fault a wait beyond the groups is, by who holds the other end of it and what that does."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.missing import Missing, Reason
+from shared.wire.fds import Fds, Holder, OtherEnd, Socket
+from shared.wire.snapshot import Beat, Child, Identity, NodeSnapshot, Process, RankSnapshot, Syscall
+from shared.wire.stacks import Frame, Stacks, Thread
+from tests.build.jobs.four_ranks import AWAY, TWO_NODES, looks_without
+from tests.build.jobs.judged import judged
+from tests.build.jobs.placed import with_rank
+
+SERVICE, FAR = 700, "10.0.0.9:443"
+HANDLER = Frame("score", "/srv/reward.py", 12)
+ACCEPT = Frame("serve_forever", "/usr/lib/python3.11/socketserver.py", 232)
+UNREAD = Missing(source="stacks", reason=Reason.NOT_PERMITTED)
+
+
+def at(kind: str, *holders: int, call: str = "recvfrom", name: str = FAR, **more: object) -> dict[str, object]:
+    """What a process waits at, and in which call."""
+    held = [Holder(pid=pid, name="python") for pid in holders]
+    end = OtherEnd.model_validate({"kind": kind, "fd": 9, "name": name, "holders": held, **more})
+    return {"syscall": Syscall(name=call, fd=9), "awaits": (end,)}
+
+
+def other(pid: int, *frames: Frame, busy: bool = False, **more: object) -> list[Child]:
+    """Two looks at a process that is no rank, three seconds apart."""
+    identity = more.pop("identity", None)
+    stacks: Stacks | Missing = UNREAD
+    if frames:
+        stacks = Stacks(pid=pid, frames=frames, threads=(Thread(tid=pid, frames=tuple(range(len(frames)))),))
+    found = []
+    for look in range(2):
+        cpu = 3.0 * look if busy else 0.0
+        beats = {
+            name: Beat(at_ns=int((3.0 * look + later) * 1e9), cpu_seconds=cpu, main_cpu_seconds=cpu, main_switches=1)
+            for name, later in (("before", 0.0), ("after", 0.1))
+        }
+        told = {"pid": pid, "name": "python", "state": "S", "syscall": Syscall(name="futex"), **beats, **more}
+        found.append(
+            Child.model_validate({"process": Process.model_validate(told), "stacks": stacks, "identity": identity})
+        )
+    return found
+
+
+def waiting(
+    ends: dict[int, dict[str, object]],
+    followed: Sequence[list[Child]] = (),
+    *,
+    own: bool = False,
+    after: float = 90.0,
+    **how: Any,
+) -> list[NodeSnapshot]:
+    """Two looks at four ranks that wait for the first of `ends`; each of these waits at what it says.
+
+    `followed`: other processes to which that leads; `own`: the rank has started them.
+    """
+    first = min(ends)
+    looks = looks_without({first: AWAY}, after_seconds=after, **how)
+    return [
+        look.model_copy(update={"ranks": tuple(_with(rank, ends, followed, number, own=own) for rank in look.ranks)})
+        for number, look in enumerate(looks)
+    ]
+
+
+def _with(
+    rank: RankSnapshot, ends: dict[int, dict[str, object]], followed: Sequence[list[Child]], look: int, *, own: bool
+) -> RankSnapshot:
+    if rank.identity.rank not in ends:
+        return rank
+    assert isinstance(rank.process, Process)
+    process = rank.process.model_copy(update=ends[rank.identity.rank])
+    others = tuple(each[look] for each in followed)
+    return rank.model_copy(update={"process": process, "children" if own else "followed": others})
+
+
+def blamed(looks: Sequence[NodeSnapshot]) -> tuple[Verdict, tuple[int, ...], str]:
+    """The verdict, whom it names and what it says."""
+    answer = judged(looks)
+    return answer.verdict, tuple(rank for each in answer.findings for rank in each.culprit_ranks), answer.headline
+
+
+def pid_of(rank: int) -> int:
+    """The process id of a rank of the simulated job."""
+    (found,) = (each.identity.pid for each in looks_without({2: AWAY})[0].ranks if each.identity.rank == rank)
+    assert found is not None
+    return found
+
+
+def test_a_stopped_service_is_named_at_once_and_nobody_of_the_job() -> None:
+    """The rank that waits for it is a victim; resuming it is the step."""
+    looks = waiting({2: at("socket", SERVICE, unread_bytes=10)}, [other(SERVICE, HANDLER, state="T")], after=12.0)
+    answer = judged(looks)
+    (finding,) = answer.findings
+    assert (finding.kind, finding.cause, finding.certainty) == (
+        Kind.RANK_NOT_JOINED,
+        Cause.OTHER_PROCESS,
+        Certainty.SUPPORTED,
+    )
+    assert finding.culprits == () and finding.victims == "0-3"
+    assert "to hear from pid 700 (python) at 10.0.0.9:443, which is stopped by a signal at score" in answer.headline
+    assert "has not read 10 bytes" in answer.headline
+    assert finding.next_steps[0].command == "kill -CONT 700" and finding.next_steps[0].frees
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(30.0, Verdict.CANNOT_TELL), (90.0, Verdict.HUNG)])
+def test_a_service_that_stands_still_has_as_long_as_a_rank_at_the_same_place(after: float, verdict: Verdict) -> None:
+    """A minute; and nobody of the job is to blame either way."""
+    said = blamed(waiting({2: at("socket", SERVICE)}, [other(SERVICE, HANDLER)], after=after))
+    assert said[:2] == (verdict, ()) and "score (/srv/reward.py:12)" in said[2]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        other(SERVICE, ACCEPT, **at("clients", call="accept4")),
+        other(SERVICE),
+        [],
+    ],
+    ids=["idle", "unread", "unseen"],
+)
+def test_one_that_may_be_idle_has_as_long_as_who_works(end: list[Child]) -> None:
+    """An idle server, one whose stack was not read, and one that nobody examined."""
+    followed = [end] if end else []
+    assert blamed(waiting({2: at("socket", SERVICE)}, followed, after=500.0))[:2] == (Verdict.CANNOT_TELL, ())
+    assert blamed(waiting({2: at("socket", SERVICE)}, followed, after=700.0))[:2] == (Verdict.HUNG, ())
+
+
+def test_a_service_at_work_holds_the_job_up() -> None:
+    """It is told what it does, and no rank is named."""
+    answer = judged(waiting({2: at("socket", SERVICE)}, [other(SERVICE, HANDLER, busy=True, state="R")], after=20.0))
+    assert answer.verdict is Verdict.SLOW and answer.findings[0].kind is Kind.HELD_UP
+    assert not answer.findings[0].culprits
+    assert "rank 2 waits for pid 700 (python), which uses" in answer.headline
+
+
+def test_a_rank_of_another_job_is_named_by_it_and_asked_about() -> None:
+    """What that job waits for its own diagnosis tells."""
+    whose = Identity(job="rollout", rank=5, host="a", pid=SERVICE)
+    answer = judged(waiting({2: at("socket", SERVICE)}, [other(SERVICE, HANDLER, identity=whose)]))
+    assert "to hear from rank 5 of job rollout (pid 700)" in answer.headline
+    assert answer.findings[0].next_steps[0].command == "unhang diagnose -- rollout"
+
+
+def test_an_address_on_another_machine_is_said_with_how_to_ask_there() -> None:
+    """Nobody examined it: nobody is to blame."""
+    looks = waiting({2: at("socket", local="10.0.0.1:5")}, after=700.0)
+    answer = judged(looks)
+    assert answer.findings[0].culprits == () and "10.0.0.9:443" in answer.headline
+    assert answer.findings[0].next_steps[0].command == "ss -tnp 'sport = :443'"
+
+
+def test_two_ranks_that_wait_for_each_other_by_a_socket_and_a_group_are_a_deadlock() -> None:
+    """Both are named, whoever should have come first."""
+    verdict, culprits, said = blamed(waiting({2: at("socket", pid_of(3))}))
+    assert (verdict, culprits) == (Verdict.HUNG, (2, 3))
+    assert "to hear from rank 3" in said and said.endswith("for rank 2: a deadlock")
+
+
+def test_the_other_end_is_found_on_another_node_by_both_addresses() -> None:
+    """As the ranks' own tables of sockets show them."""
+    looks = waiting({2: at("socket", name="10.0.0.8:80", local="10.0.0.7:999")}, hosts=TWO_NODES)
+    far = Fds(total=1, sockets=(Socket(fd=4, kind="tcp", local="10.0.0.8:80", remote="10.0.0.7:999"),))
+    assert blamed(with_rank(looks, 0, fds=far))[1] == (0, 2)
+
+
+def test_what_a_rank_has_started_itself_is_its_own_fault() -> None:
+    """With the whole way to the end told."""
+    fifo = other(701, parent_pid=pid_of(2), **at("fifo", call="openat", name="/tmp/feed"))
+    looks = waiting({2: at("child", 701, call="wait4", name="")}, [fifo], own=True)
+    verdict, culprits, said = blamed(looks)
+    assert (verdict, culprits) == (Verdict.HUNG, (2,))
+    assert (
+        "waits for the end of pid 701 (python), which waits for somebody to open the other end of the FIFO /tmp/feed"
+        in said
+    )
+
+
+def test_a_child_that_its_rank_does_not_read_is_a_circle() -> None:
+    """The rank waits for its end, and it for the rank: no time heals that."""
+    child = other(701, parent_pid=pid_of(2), **at("pipe", pid_of(2), call="write", name=""))
+    verdict, culprits, said = blamed(
+        waiting({2: at("child", 701, call="wait4", name="")}, [child], own=True, after=12.0)
+    )
+    assert (verdict, culprits) == (Verdict.HUNG, (2,))
+    assert "which waits for rank 2 to read its pipe: a circle" in said
+
+
+def test_the_store_is_no_service() -> None:
+    """Its connection leads to the launcher, and whoever waits there waits for other ranks."""
+    looks = waiting({2: at("socket", SERVICE)}, [other(SERVICE, HANDLER)])
+    store = Fds(total=1, sockets=(Socket(fd=9, kind="tcp", remote=FAR, to_store=True),))
+    assert blamed(with_rank(looks, 2, fds=store))[1] == (2,)
