@@ -1,6 +1,5 @@
 """Commands with their options, as `commands/commands.toml` lists them."""
 
-import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from shared.answer.words import Kind
+from shared.packs import read_tables
 
 C = TypeVar("C", bound=click.Command)
 Function = Callable[..., Any]
@@ -27,7 +27,7 @@ _OURS = frozenset({"argument", "name", "kept", "flag", "int", "float", "choice",
 @cache
 def command_rows() -> dict[str, Any]:
     """Return the table: a row for each command, and those that share options."""
-    return tomllib.loads((Path(__file__).parent / "commands" / "commands.toml").read_text("utf-8"))
+    return read_tables(__file__, "commands/commands.toml")
 
 
 def command(name: str, *, under: click.Group | None = None) -> Callable[[Function], click.Command]:

@@ -1,15 +1,14 @@
 """The likely story of a core file: what its signal means there, and where its threads were, by step 8's tables."""
 
 import re
-import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import Activity, activity_of
 from shared.answer.words import Cause
 from shared.missing import Missing, Reason
+from shared.packs import read_tables
 from shared.wire.debug_output import CoreReport
 from shared.wire.snapshot import Identity, RankSnapshot
 from shared.wire.stacks import Frame, Stacks, Thread
@@ -32,7 +31,7 @@ class _Ending(NamedTuple):
 
 
 def _endings() -> Iterator[_Ending]:
-    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["endings"]
+    rows = read_tables(__file__, "core_story.toml")["endings"]
     return (_Ending(**row) for row in rows)
 
 

@@ -49,9 +49,7 @@ def read_pack(beside: str, name: str) -> dict[str, list[dict[str, Any]]]:
 
     Behind ours stand those that `add_rows_by` was given.
     """
-    import tomllib  # with the first pack: most commands need none
-
-    tables: dict[str, Any] = tomllib.loads(Path(beside).with_name(name).read_text("utf-8"))
+    tables = read_tables(beside, name)
     parts = tables.pop("parts", {})
 
     def part(found: re.Match[str]) -> str:
@@ -68,6 +66,13 @@ def read_pack(beside: str, name: str) -> dict[str, list[dict[str, Any]]]:
         + [added for give in _BESIDE for added in give(name, table)]
         for table, rows in tables.items()
     }
+
+
+def read_tables(beside: str, name: str) -> dict[str, Any]:
+    """Return what a file of TOML beside a module holds, as it is."""
+    import tomllib  # with the first: most commands need none
+
+    return tomllib.loads((Path(beside).parent / name).read_text("utf-8"))
 
 
 def line_rows(beside: str, name: str, kinds: Callable[[str], K]) -> tuple[LineRow[K], ...]:

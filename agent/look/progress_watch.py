@@ -266,9 +266,10 @@ class Watch:
         told: dict[str, object] = {"identity": rank.identity, "oom_killed": killed, "last_marks": watched.marks.told()}
         gone_by_ns = int((now if watched.gone_by is None else watched.gone_by) * 1e9)
         failed = bool(exited.exit_code) or exited.signal == signal.SIGABRT
-        failure = watched.held_logs.last_failure() if failed else None
-        ends = watched.held_logs.ends() if failed or exited.signal else ()
-        told |= {"gone_by_ns": gone_by_ns, "last_failure": failure, "last_logs": ends}
+        told |= {"gone_by_ns": gone_by_ns}
+        if failed or exited.signal:
+            last = watched.held_logs.last_words(failed=failed)
+            told |= {"last_failure": last.failure, "last_logs": last.ends}
         known = exited.model_copy(update=told)
         self._departed = [*self._departed[-_MOST_GONE:], _Departed(known, rank, now)]
 

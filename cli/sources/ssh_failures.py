@@ -1,13 +1,12 @@
 """Why a host gave nothing over ssh: what ssh, sshd and the shell there say becomes a reason."""
 
 import re
-import tomllib
 from functools import cache
-from pathlib import Path
 
 from collector.gather.failures import NoAnswer
 from shared.errors import quoted
 from shared.missing import Reason
+from shared.packs import read_tables
 
 _SSH_FAILED = 255
 _NOT_FOUND = 127
@@ -17,7 +16,7 @@ _MOST_READ = 8192
 
 @cache
 def _rows() -> tuple[tuple[re.Pattern[str], Reason, str], ...]:
-    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["rows"]
+    rows = read_tables(__file__, "ssh_failures.toml")["rows"]
     return tuple((re.compile(row["pattern"]), Reason(row["reason"]), row["detail"]) for row in rows)
 
 

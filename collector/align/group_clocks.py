@@ -8,7 +8,7 @@ the bounds lie far apart, or cross (nobody waited for anybody there), the clocks
 from bisect import bisect_right
 from collections.abc import Mapping
 
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.align.thresholds import LOOSEST_NS
 from shared.wire.trace import Trace
 

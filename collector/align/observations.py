@@ -6,7 +6,7 @@ from functools import cached_property
 
 from collector.align.expected import FoundHung
 from collector.align.groups.device_queues import unfinished
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.logs.attributed_lines import NOTHING_HEARD, Statements
 from collector.align.node_facts import NodeFacts, concerns, pids_of

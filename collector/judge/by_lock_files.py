@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from collector.align.observations import Observations
-from collector.align.progress import Motion
-from collector.align.roster import RankView
+from collector.align.progress import JobMotion, Motion
+from collector.align.roster import ByRank, RankView, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.lock_files import is_contended, lock_in_words, lock_of, name_of_lock
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
@@ -59,13 +59,13 @@ class _Wait:
 @costs_itself(lambda observations: [])
 def faults_by_lock_files(observations: Observations) -> list[Fault]:
     """Return one fault for each lock that ranks wait for; none for one whose holder is at work."""
-    return [_fault(wait, observations) for wait in _waits(observations) if not _at_work(wait, observations)]
+    return [_fault(wait, observations) for wait in _waits(observations) if not _at_work(wait, observations.motion)]
 
 
 @costs_itself(lambda observations: "")
 def builds(observations: Observations) -> str:
     """Say who is at work while others wait for the lock that it holds; empty where nobody is."""
-    busy = [wait for wait in _waits(observations) if _at_work(wait, observations)]
+    busy = [wait for wait in _waits(observations) if _at_work(wait, observations.motion)]
     return f"{busy[0].text} while {either(busy[0].holders, 'it is', 'they are')} at work" if busy else ""
 
 
@@ -80,12 +80,12 @@ def with_holders(fault: Fault, observations: Observations) -> Fault:  # 5
         return _on_holders(fault, waits, observations)
     unseen = [wait for wait in held_up if wait.lock.remote and not wait.lock.holders]
     if unseen:
-        return _on_nobody(fault, unseen, "; ".join(wait.text for wait in unseen), observations)
+        return _on_nobody(fault, unseen, "; ".join(wait.text for wait in unseen), observations.roster)
     guessed = list(_guessed(fault, observations))  # 6
     may_wait = "; ".join(
         f"{wait.text} while {either(wait.holders, 'it waits', 'they wait')} in communication" for wait in guessed
     )
-    return _on_nobody(fault, guessed, may_wait, observations) if guessed else fault
+    return _on_nobody(fault, guessed, may_wait, observations.roster) if guessed else fault
 
 
 def _chained(ranks: set[int], waits: list[_Wait]) -> list[_Wait]:
@@ -120,7 +120,7 @@ def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) ->
         victims=tuple(sorted({*fault.victims, *waiting} - culprits)),
         certainty=unproven(fault.certainty, Support.LOCK_HOLDER),
         said="; ".join(_said(wait, observations) for wait in waits) if blamed else "",
-        evidence=(*fault.evidence, *(_evidence(wait, observations) for wait in waits)),
+        evidence=(*fault.evidence, *(_evidence(wait, observations.roster) for wait in waits)),
         lock=waits[0].lock if blamed else None,
     )
 
@@ -136,7 +136,7 @@ def _blamed(wait: _Wait, graph: WaitGraph, observations: Observations, *, alone:
             yield holder
 
 
-def _on_nobody(fault: Fault, waits: list[_Wait], said: str, observations: Observations) -> Fault:
+def _on_nobody(fault: Fault, waits: list[_Wait], said: str, roster: Roster) -> Fault:
     waiting = {rank for wait in waits for rank in wait.ranks}
     return replace(
         fault,
@@ -144,7 +144,7 @@ def _on_nobody(fault: Fault, waits: list[_Wait], said: str, observations: Observ
         certainty=how_sure(fault.kind, Support.LOCK),
         cause=Cause.FILESYSTEM,
         said=f"{ranks_with(fault.victims, 'waits', 'wait')} for {ranks_in_words(fault.culprits)}; {said}",
-        evidence=(*fault.evidence, *(_evidence(wait, observations) for wait in waits)),
+        evidence=(*fault.evidence, *(_evidence(wait, roster) for wait in waits)),
         lock=waits[0].lock,
     )
 
@@ -153,13 +153,13 @@ def _guessed(fault: Fault, observations: Observations) -> Iterator[_Wait]:
     for rank in fault.culprits:
         view, activity = observations.roster.ranks[rank], observations.activities.get(rank)
         polls = activity is not None and _is_untold(activity) and rank in observations.motion.woken
-        lock = _contended(view, observations) if polls else None
-        holders = () if lock is None else _holders(lock, [rank], observations)
+        lock = _contended(view, observations.roster) if polls else None
+        holders = () if lock is None else _holders(lock, [rank], observations.roster)
         if lock is not None and holders and all(map(observations.may_wait, holders)):
             yield _Wait(lock, (rank,), holders, seen=False)
 
 
-def _contended(view: RankView, observations: Observations) -> PolledLock | None:
+def _contended(view: RankView, roster: Roster) -> PolledLock | None:
     """Return the lock that others have on a file of its own: as its agent sees, or those of other machines do."""
     look = view.looks[-1]
     if is_contended(look.polled_lock) or not isinstance(look.fds, Fds):
@@ -167,11 +167,11 @@ def _contended(view: RankView, observations: Observations) -> PolledLock | None:
     shared = tuple(f"{mount.point.rstrip('/')}/" for mount in look.fds.mounts if mount.remote)
     paths = (path for path in look.fds.files.values() if path.startswith(shared))
     locks = (PolledLock(path=path, remote=True, on_open_file=True) for path in paths)
-    return next((lock for lock in locks if _holders(lock, [view.rank], observations)), None)
+    return next((lock for lock in locks if _holders(lock, [view.rank], roster)), None)
 
 
-def _at_work(wait: _Wait, observations: Observations) -> bool:  # 3
-    return any(observations.motion.by_rank.get(rank) is Motion.BUSY for rank in wait.holders)
+def _at_work(wait: _Wait, motion: JobMotion) -> bool:  # 3
+    return any(motion.by_rank.get(rank) is Motion.BUSY for rank in wait.holders)
 
 
 def _waits(observations: Observations) -> list[_Wait]:  # 1
@@ -184,15 +184,18 @@ def _waits(observations: Observations) -> list[_Wait]:  # 1
             key = lock.path, None if lock.remote or lock.path is None else view.host
             found[key].append(rank)
             locks[key] = max(locks.get(key, lock), lock, key=lambda one: len(one.holders))
-    return [_Wait(locks[key], tuple(ranks), _holders(locks[key], ranks, observations)) for key, ranks in found.items()]
+    return [
+        _Wait(locks[key], tuple(ranks), _holders(locks[key], ranks, observations.roster))
+        for key, ranks in found.items()
+    ]
 
 
-def _holders(lock: PolledLock, ranks: list[int], observations: Observations) -> tuple[int, ...]:
+def _holders(lock: PolledLock, ranks: list[int], roster: Roster) -> tuple[int, ...]:
     pids = {holder.pid for holder in lock.holders}
-    hosts = {observations.roster.ranks[rank].host for rank in ranks}
+    hosts = {roster.ranks[rank].host for rank in ranks}
     return tuple(
         view.rank
-        for view in observations.roster.present()
+        for view in roster.present()
         if view.rank not in ranks and view.looks and _holds(view, lock, pids if view.host in hosts else set(), hosts)
     )
 
@@ -218,15 +221,15 @@ def _fault(wait: _Wait, observations: Observations) -> Fault:
         culprits=wait.holders,
         victims=wait.ranks,
         certainty=how_sure(kind, Support.LOCK_HOLDER if known else Support.LOCK),
-        cause=None if wait.holders else _cause(wait, observations),
+        cause=None if wait.holders else _cause(wait, observations.activities),
         said=_said(wait, observations),
-        evidence=(_evidence(wait, observations),),
+        evidence=(_evidence(wait, observations.roster),),
         lock=wait.lock,
     )
 
 
-def _cause(wait: _Wait, observations: Observations) -> Cause:
-    return observations.activities[wait.ranks[0]].cause
+def _cause(wait: _Wait, activities: ByRank[Activity]) -> Cause:
+    return activities[wait.ranks[0]].cause
 
 
 def _said(wait: _Wait, observations: Observations) -> str:
@@ -243,7 +246,7 @@ def _said(wait: _Wait, observations: Observations) -> str:
     return f"{wait.text} while {either(wait.holders, 'it is', 'they are')} {seen.label}{at}"
 
 
-def _evidence(wait: _Wait, observations: Observations) -> FdEvidence:
-    view = observations.roster.ranks[wait.ranks[0]]
+def _evidence(wait: _Wait, roster: Roster) -> FdEvidence:
+    view = roster.ranks[wait.ranks[0]]
     pid = None if view.identity is None else view.identity.pid
     return FdEvidence(ranks=fold(wait.ranks), text=wait.text, pid=pid, target=wait.lock.path)

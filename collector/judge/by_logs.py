@@ -15,18 +15,20 @@ Who prints the first timeout, who sends the dump signal and torchelastic's "root
 often than not, and have no vote.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from collector.align.groups.table import Witness
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import membership_of
 from collector.align.logs.interface_choice import odd_interfaces
-from collector.align.marks.table import Witness
 from collector.align.observations import Observations
+from collector.align.roster import ByRank, Presence
+from collector.align.stacks.activity import Activity
 from collector.align.wait_states import WaitState
-from collector.judge.certainty import Support, blames_somebody, how_sure, is_proven, of_votes
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Accuser, Fault, kind_of
 from collector.judge.logs.by_marks import opinions_by_marks
 from collector.judge.logs.connections import opinions_by_transport
@@ -67,7 +69,7 @@ def faults_by_logs(observations: Observations) -> list[Fault]:
     )  # 3 to 5
     if any(fault.culprits for fault in named):
         return named
-    if _has_stacks(observations):
+    if _has_stacks(observations.activities):
         return []
     unnamed = sorted((opinion for opinion in opinions if not opinion.culprits), key=lambda opinion: opinion.vague)
     return named or [_fault([opinion], observations) for opinion in unnamed[:1]]  # 6
@@ -83,7 +85,7 @@ def weighed(logged: list[Fault], seen: list[Fault], observations: Observations) 
     if not by_stacks:
         return logged
     if by_logs & by_stacks:
-        return _with_lines(seen, logged) if any(map(is_proven, seen)) else logged
+        return _with_lines(seen, logged) if any(fault.certainty.is_proven for fault in seen) else logged
     if observations.roster.live:
         return seen
     told = f"according to the stacks it is {ranks_in_words(sorted(by_stacks))}"
@@ -131,8 +133,8 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
     return [opinion for opinion in opinions if set(opinion.culprits) <= known]
 
 
-def _has_stacks(observations: Observations) -> bool:
-    return any(activity.frames or activity.process for activity in observations.activities.values())
+def _has_stacks(activities: ByRank[Activity]) -> bool:
+    return any(activity.frames or activity.process for activity in activities.values())
 
 
 def _as_seen(opinion: Opinion, observations: Observations) -> Opinion | None:
@@ -153,7 +155,7 @@ def _agreed(opinions: list[Opinion], observations: Observations) -> list[Fault]:
         home = next((ranks for ranks in sets if set(ranks) & set(opinion.culprits)), opinion.culprits)
         sets.setdefault(home, []).append(opinion)
     faults = [_fault(together, observations) for together in sets.values()]
-    firm = [fault for fault in faults if blames_somebody(fault)]
+    firm = [fault for fault in faults if fault.blames_somebody]
     if len(faults) < 2:
         return faults
     if not firm:
@@ -180,7 +182,7 @@ def _fault(opinions: list[Opinion], observations: Observations) -> Fault:
         kind=kind,
         culprits=culprits,
         victims=tuple(sorted(victims & observations.roster.ranks.keys())),
-        certainty=how_sure(kind, of_votes(opinions, culprits, observations)),
+        certainty=how_sure(kind, _support(opinions, culprits, observations)),
         cause=cause,
         op=next((opinion.op for opinion in opinions if opinion.op is not None), None),
         sequence=next((opinion.sequence for opinion in opinions if opinion.sequence is not None), None),
@@ -218,3 +220,19 @@ def _joined(fault: Fault, agreeing: list[Fault]) -> Fault:
     if not lines:
         return fault
     return replace(fault, named_by=fault.named_by | {Accuser.LOGS}, evidence=(*fault.evidence, *lines[:4]))
+
+
+def _support(opinions: Sequence[Opinion], culprits: Sequence[int], observations: Observations) -> Support:
+    """Return whether log lines stand alone: by the kinds of witnesses that agree, and by what is seen of culprits."""
+    if not culprits:
+        return Support.LINES
+    if len({opinion.witness for opinion in opinions}) > 1 or all(_is_outside(rank, observations) for rank in culprits):
+        return Support.AGREED_LINES
+    return Support.OWN_LINES if any(opinion.firm for opinion in opinions) else Support.LINES
+
+
+def _is_outside(rank: int, observations: Observations) -> bool:
+    """Do process or stack show, by themselves, that a rank cannot have joined? Absence from files shows nothing."""
+    if observations.roster.ranks[rank].presence in (Presence.UNSEEN, Presence.LEFT_OUT):
+        return False
+    return observations.state(rank) in (WaitState.GONE, WaitState.ELSEWHERE)

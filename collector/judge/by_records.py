@@ -4,10 +4,11 @@ Evidence is tried from the strongest to the weakest: a signature that differs, a
 graph, and an operation that everybody has joined and nobody leaves.
 """
 
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
-from collector.judge.certainty import blames_somebody, how_sure, of_mismatch
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, kind_of
-from collector.judge.records.compare_sequences import Mismatch, signature_at
+from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.records.deadlock import circle_fault
 from collector.judge.records.disputes import disputes_of
 from collector.judge.records.first_use import unless_first_use
@@ -45,7 +46,7 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     roots = [rank for rank in graph.roots() if rank not in convicted | entered]
     hidden = [rank for rank in roots if waits_unrecorded(rank, observations)]
     programs = CallOrders(observations.groups, observations.traces)
-    faults = [_mismatch_fault(mismatch, graph, observations) for mismatch in disputes]
+    faults = [_mismatch_fault(mismatch, graph, observations.edges) for mismatch in disputes]
     rooted = root_faults([rank for rank in roots if rank not in hidden], graph, observations, programs)
     faults += [unless_first_use(fault, observations) for fault in rooted]
     if hidden:
@@ -57,7 +58,7 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     cycles = [cycle for cycle in graph.cycles() if not held & set(cycle)]
     circles = [(cycle, circle_fault(cycle, graph, observations, programs)) for cycle in cycles]
     # A circle of waits that blames somebody holds by itself, whatever those without a dump may do.
-    faults += [fault for cycle, fault in circles if blames_somebody(fault) or not behind & set(cycle)]
+    faults += [fault for cycle, fault in circles if fault.blames_somebody or not behind & set(cycle)]
     faults.sort(key=lambda fault: bool(fault.culprits) and all(_only_undumped(r, observations) for r in fault.culprits))
     # 7. All issued, none completed.
     return faults or open_faults(observations, programs) or stuck_faults(graph, observations, programs)
@@ -68,19 +69,19 @@ def _only_undumped(rank: int, observations: Observations) -> bool:
     return not observations.roster.live and kind_of(rank, observations) is Kind.RANK_MISSING
 
 
-def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, observations: Observations) -> Fault:
+def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, edges: tuple[Edge, ...]) -> Fault:
     involved = set(mismatch.ranks)
     victims = (involved | graph.victims_of(involved)) - set(mismatch.culprits)
     return Fault(
         kind=Kind.COLLECTIVE_MISMATCH,
         culprits=mismatch.culprits,
         victims=tuple(sorted(victims)),
-        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, of_mismatch(mismatch)),
+        certainty=how_sure(Kind.COLLECTIVE_MISMATCH, _support(mismatch)),
         cause=Cause.USER_CODE,
-        edges=tuple(edge for edge in observations.edges if edge.group is mismatch.group),
+        edges=tuple(edge for edge in edges if edge.group is mismatch.group),
         mismatch=mismatch,
         group=mismatch.group,
-        op=signature_at(mismatch.group, observations.traces, mismatch.sides[0][0][0], mismatch.sequence).op,
+        op=mismatch.group.parts_at(mismatch.sides[0][0][0], mismatch.sequence)[-1].op,
         sequence=mismatch.sequence,
         remarks=mismatch.remarks,
     )
@@ -93,3 +94,13 @@ def conflicts_of_records(observations: Observations) -> tuple[Conflict, ...]:
     return tuple(
         Conflict(sources=("recorder", "recorder"), text=f"rank {rank}: {text}") for rank, text in told[:_MOST_CONFLICTS]
     )
+
+
+def _support(mismatch: Mismatch) -> Support:
+    """Return what shows that the calls differ, and who of those that disagree is wrong, where that is told.
+
+    Where no side has a majority nobody is blamed, and that they differ is on record all the same.
+    """
+    if mismatch.of_roots:
+        return Support.ROOTS
+    return Support.RECORD if mismatch.certain or not mismatch.culprits else Support.PART_OF_RECORD

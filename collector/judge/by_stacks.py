@@ -7,24 +7,23 @@ and are never held against anyone. Where a rank's stack is not known, the odd on
 """
 
 from collections import defaultdict
-from dataclasses import replace
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion
-from collector.align.roster import Presence
+from collector.align.roster import ByRank, Presence, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.polls import BACKWARD, has_device, on_nccl
 from collector.align.stacks.tables.row_types import Doing
 from collector.judge.by_lock_files import faults_by_lock_files
-from collector.judge.certainty import Support, how_sure, of_outsiders, shown_by
+from collector.judge.certainty import Support, how_sure
 from collector.judge.different_places import lines, places, places_as_evidence, places_in_words, waits_for_everybody
-from collector.judge.fault import TELLING, Fault, ended_well, kind_of
+from collector.judge.fault import TELLING, Fault, ended_well, kind_of, left_out, shown_by_process
+from collector.judge.fault_rows import fault_by
 from collector.judge.records.unrecorded_waits import in_store, outsiders
-from collector.judge.tie_breakers.new_group import RULE, makes_group, went_past
+from collector.judge.tie_breakers.new_group import makes_group, went_past
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
-from shared.rank_sets import ranks_in_words
 
 _SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")
 _LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
@@ -51,9 +50,10 @@ def faults_by_stacks(observations: Observations) -> list[Fault]:
     if outside:
         return _outsider_faults(outside, waiting, observations)
     if observations.wait_for_other_jobs(waiting):
-        return [_elsewhere_fault(waiting, observations)]
+        return [fault_by("other_groups", (), waiting, {"label": observations.activities[waiting[0]].label})]
     if _starting(waiting, observations):
-        return [_shared_fault(waiting, observations, kind=Kind.STARTUP_INCOMPLETE, cause=Cause.RENDEZVOUS)]
+        words = {"record": no_record(observations)}
+        return [fault_by("starting", (), waiting, words, op=_common_op(waiting, observations.activities))]
     if len(waiting) < len(observations.roster.ranks):
         return [_partly_known(waiting, observations)]
     if all(observations.doing(rank) is Doing.P2P for rank in waiting) and len(waiting) > 1:
@@ -75,13 +75,6 @@ def may_be_slow(fault: Fault, observations: Observations) -> bool:
         or bool(observations.motion.carrying)
         or any(observations.doing(rank) is Doing.DEVICE for rank in fault.victims)
     )
-
-
-def _elsewhere_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
-    where = f"{ranks_with(waiting, 'waits', 'wait')} {observations.activities[waiting[0]].label}"
-    remark = "each replica group is a job of its own: which of them has not come is not seen in this one"
-    said = f"{where}, for other replica groups"
-    return shown_by(Support.STACKS, Kind.STUCK_TOGETHER, (), waiting, remark, cause=Cause.RENDEZVOUS, said=said)
 
 
 def _starting(waiting: tuple[int, ...], observations: Observations) -> bool:
@@ -112,9 +105,9 @@ def _outsider_faults(outside: tuple[int, ...], waiting: tuple[int, ...], observa
                 kind=Kind.STARTUP_INCOMPLETE if starting and kind in _LATE else kind,
                 culprits=named,
                 victims=tuple(sorted(waiting)),
-                certainty=how_sure(kind, of_outsiders(kind, named, observations)),
+                certainty=how_sure(kind, _support(kind, named, observations)),
                 cause=Cause.RENDEZVOUS if starting and kind is Kind.RANK_MISSING else None,
-                op=_common_op(waiting, observations),
+                op=_common_op(waiting, observations.activities),
                 remarks=() if observations.traces and kind is not Kind.RANK_NOT_JOINED else (no_record(observations),),
             )
         )
@@ -138,11 +131,8 @@ def _alone_in_a_collective(
     if len(seen) < len(outside):
         return None
     others = tuple(sorted({*waiting, *outside} - {*inside}))
-    remark = (
-        f"no other rank is in its {observations.activities[inside[0]].op}; the others may be waiting for their devices"
-    )
-    remark = f"{remark}; {no_record(observations)}"
-    return shown_by(Support.STACKS, Kind.RANK_NOT_JOINED, tuple(inside), others, remark, cause=Cause.USER_CODE)
+    words = {"its_op": observations.activities[inside[0]].op, "record": no_record(observations)}
+    return fault_by("alone_in_a_collective", inside, others, words)
 
 
 def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observations: Observations) -> tuple[int, ...]:
@@ -155,21 +145,17 @@ def _named(kind: Kind, ranks: tuple[int, ...], waiting: tuple[int, ...], observa
     return () if few_wait or ended_well(kind, ranks, len(waiting), observations) else ranks
 
 
-def _common_op(ranks: tuple[int, ...], observations: Observations) -> str | None:
-    ops = {observations.activities[rank].op for rank in ranks}
+def _common_op(ranks: tuple[int, ...], activities: ByRank[Activity]) -> str | None:
+    ops = {activities[rank].op for rank in ranks}
     return ops.pop() if len(ops) == 1 else None
 
 
 def _p2p_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
     """All receive and nobody sends (or all send and nobody receives): whoever the peers are, it is a deadlock."""
-    op = _common_op(waiting, observations)
-    one_way = op in ("send", "recv", "isend", "irecv")
-    if not one_way:
-        return shown_by(
-            Support.STACKS, Kind.STUCK_TOGETHER, (), waiting, no_record(observations), cause=Cause.UNKNOWN, op=op
-        )
-    remark = f"every rank is in {op} and none in its counterpart"
-    return shown_by(Support.STACKS, Kind.P2P_DEADLOCK, waiting, (), remark, cause=Cause.USER_CODE, op=op)
+    op = _common_op(waiting, observations.activities)
+    if op in ("send", "recv", "isend", "irecv"):
+        return fault_by("one_way", waiting, (), op=op)
+    return fault_by("in_p2p", (), waiting, {"record": no_record(observations)}, op=op)
 
 
 def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Fault | None:
@@ -182,11 +168,9 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
     odd, most = (storing, others) if few_store else (went_past(storing, others, observations), storing)
     if not odd:
         return None
-    where = f"{ranks_with(storing, 'waits', 'wait')} in the store, {ranks_in_words(others)} in collectives"
-    remark = f"{where}{'' if few_store else f'; {RULE}'}; {no_record(observations)}"
-    cause = None if few_store else Cause.USER_CODE
-    return shown_by(
-        Support.STACKS, Kind.RANK_NOT_JOINED, odd, most, remark, cause=cause, op=_common_op(most, observations)
+    words = {"storing": storing, "others": others, "record": no_record(observations)}
+    return fault_by(
+        "few_in_store" if few_store else "many_in_store", odd, most, words, op=_common_op(most, observations.activities)
     )
 
 
@@ -201,20 +185,12 @@ def _odd_fault(waiting: tuple[int, ...], observations: Observations) -> Fault | 
     if len(sides.all) != 2 or not everybodys or not sides.decided:
         return None
     (usual, largest), (theirs, odd) = sides.all
-    if not _has_one_group(waiting, observations) or any(_may_compute(rank, observations) for rank in waiting):
+    if not _has_one_group(waiting, observations.roster) or any(_may_compute(rank, observations) for rank in waiting):
         return None
-    kind = Kind.COLLECTIVE_MISMATCH if not observations.groups else Kind.RANK_NOT_JOINED
-    return shown_by(
-        Support.STACKS,
-        kind,
-        odd,
-        largest,
-        no_record(observations),
-        cause=Cause.USER_CODE,
-        op=observations.activities[odd[0]].op,
-        said=f"{ranks_with(odd, 'is', 'are')} {theirs}, where {ranks_with(largest, 'is', 'are')} {usual}",
-        evidence=places_as_evidence(sides, observations),
-    )
+    words = {"theirs": theirs, "usual": usual, "record": no_record(observations)}
+    words |= {"groups": "several"} if observations.groups else {}
+    shown, op = places_as_evidence(sides, observations.activities), observations.activities[odd[0]].op
+    return fault_by("another_call", odd, largest, words, evidence=shown, op=op)
 
 
 def _may_compute(rank: int, observations: Observations) -> bool:
@@ -238,11 +214,9 @@ def takes_all(activity: Activity) -> bool:
     return _is_symmetric(activity) or waits_for_everybody(activity)
 
 
-def _has_one_group(ranks: tuple[int, ...], observations: Observations) -> bool:
+def _has_one_group(ranks: tuple[int, ...], roster: Roster) -> bool:
     """Has every rank the threads of one process group, and of no second one?"""
-    threads = [
-        process.group_threads for rank in ranks if (process := observations.roster.ranks[rank].process) is not None
-    ]
+    threads = [process.group_threads for rank in ranks if (process := roster.ranks[rank].process) is not None]
     return len(threads) == len(ranks) and all(each and max(each.values()) == 1 for each in threads)
 
 
@@ -253,53 +227,41 @@ def _is_symmetric(activity: Activity) -> bool:
 def _partly_known(waiting: tuple[int, ...], observations: Observations) -> Fault:
     """Some wait, and what the others do is not known: nobody is stuck together with ranks that nobody has seen."""
     others = [rank for rank in observations.roster.ranks if rank not in waiting]
-    op = _common_op(waiting, observations)
-    where = f"{ranks_with(waiting, 'waits', 'wait')} in {op or 'communication'}"
-    said = f"{where}, and what {ranks_with(others, 'does', 'do')} is not known"
-    remark = no_record(observations)
-    return shown_by(Support.STACKS, Kind.RANK_NOT_JOINED, (), waiting, remark, cause=Cause.UNKNOWN, op=op, said=said)
+    op = _common_op(waiting, observations.activities)
+    words = {"where": op or "communication", "others": others, "record": no_record(observations)}
+    return fault_by("partly_known", (), waiting, words, op=op)
 
 
-def _shared_fault(
-    waiting: tuple[int, ...],
-    observations: Observations,
-    *,
-    kind: Kind = Kind.STUCK_TOGETHER,
-    cause: Cause = Cause.UNKNOWN,
-) -> Fault:
-    remark = f"all ranks are waiting in communication; {no_record(observations)}"
-    fault = shown_by(Support.STACKS, kind, (), waiting, remark, cause=cause, op=_common_op(waiting, observations))
-    sides = places(waiting, observations)
-    if kind is not Kind.STUCK_TOGETHER:
-        return fault
-    if len(sides.all) < 2:
-        return _at_lines(fault, observations)
-    return replace(
-        fault,
-        said=f"{ranks_with(waiting, 'waits', 'all wait')}, but not in one operation: {places_in_words(sides)}",
-        remarks=(f"a rank may rightly wait for its partners in a smaller group; {no_record(observations)}",),
-        evidence=places_as_evidence(sides, observations),
-    )
-
-
-def _at_lines(fault: Fault, observations: Observations) -> Fault:
-    """All wait alike: what is known of the lines they came from, and of the store, where they wait there."""
-    waiting = fault.victims
+def _shared_fault(waiting: tuple[int, ...], observations: Observations) -> Fault:
+    """All wait, alike or apart: what is known of the lines they came from, and of the store, where they wait there."""
+    op, sides = _common_op(waiting, observations.activities), places(waiting, observations)
+    words: dict[str, object] = {"record": no_record(observations)}
+    if len(sides.all) > 1:
+        shown = places_as_evidence(sides, observations.activities)
+        return fault_by(
+            "all_wait_apart", (), waiting, words | {"places": places_in_words(sides)}, op=op, evidence=shown
+        )
     sides = lines(waiting, observations)
-    storing = all(observations.doing(rank) is Doing.STORE for rank in waiting)
+    labels = {observations.activities[rank].label for rank in waiting}
     if len(sides.all) == 1:
-        at = sides.all[0][0]
-        alike = len({observations.activities[rank].label for rank in waiting}) == 1
-        said = f"{ranks_with(waiting, 'is', 'are all')} {observations.activities[waiting[0]].label}, {at}"
-        said = said if alike else f"{in_store(waiting, observations)}, {at}"
-        return replace(fault, cause=Cause.RENDEZVOUS, said=said) if storing else fault
-    evidence = places_as_evidence(sides, observations)
-    told = places_in_words(sides)
-    if all(makes_group(rank, observations) for rank in waiting):
-        said = f"the ranks make groups in different orders: {told}"
-        remarks = f"{RULE}, in the same order", no_record(observations)
-        kind, cause = Kind.ORDER_INVERSION, Cause.USER_CODE
-        return replace(fault, kind=kind, cause=cause, said=said, remarks=remarks, evidence=evidence)
-    what = fault.op or observations.activities[waiting[0]].label
-    said = f"{ranks_with(waiting, 'waits', 'all wait')} in {what}, called from different lines: {told}"
-    return replace(fault, said=said, evidence=evidence)
+        if any(observations.doing(rank) is not Doing.STORE for rank in waiting):
+            return fault_by("all_wait", (), waiting, words, op=op)
+        words |= {"label": labels.pop()} if len(labels) == 1 else {"stored": in_store(waiting, observations.activities)}
+        return fault_by("all_in_store", (), waiting, words | {"at": sides.all[0][0]}, op=op)
+    words |= {"places": places_in_words(sides), "what": op or observations.activities[waiting[0]].label}
+    ordered = all(makes_group(rank, observations) for rank in waiting)
+    row = "groups_in_other_orders" if ordered else "all_wait_at_lines"
+    return fault_by(row, (), waiting, words, op=op, evidence=places_as_evidence(sides, observations.activities))
+
+
+def _support(kind: Kind, ranks: tuple[int, ...], observations: Observations) -> Support:
+    """Return what shows, where no record tells, that these ranks hold up those whose stacks wait."""
+    if ranks and shown_by_process(kind, ranks, observations.roster):
+        return Support.PROCESS
+    if kind is Kind.RANK_NOT_JOINED:
+        agreed = ranks and all(observations.activities[rank].kernel_agrees for rank in ranks)
+        return Support.STACKS_AND_KERNEL if agreed else Support.STACKS
+    if not ranks and observations.siblings:
+        return Support.BESIDE
+    guessed = kind is Kind.RANK_MISSING and (not observations.roster.live or left_out(ranks, observations))
+    return Support.ELIMINATION if guessed else Support.ABSENCE

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from collector.align.logs.attributed_lines import Statements
 from collector.align.node_facts import breaks_device, breaks_network
 from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
@@ -26,20 +27,19 @@ from collector.align.stacks.tables.row_types import Doing
 from collector.align.strays import StrayProcess, find_strays
 from collector.align.wait_states import MAY_WAIT, shown_state
 from collector.judge.by_stacks import takes_all
-from collector.judge.certainty import Support, shown_by
 from collector.judge.fault import TELLING, Fault
+from collector.judge.fault_rows import fault_by
 from collector.judge.hardware.refine_faults import PROVES_NOTHING, event_in_words, kernel_evidence
 from collector.judge.report.findings import finding_of
 from collector.judge.report.headline import Interpretation
 from shared.answer.diagnosis import KernelEvidence, StackEvidence
-from shared.answer.words import Cause, Kind, Verdict
+from shared.answer.words import Cause, Verdict
 from shared.isolation import costs_itself
 from shared.plural import counted, either
 from shared.rank_sets import ranks_in_words
 from shared.wire.kernel_events import KernelEvent, KernelEventKind
 from shared.wire.snapshot import NodeSnapshot
 
-_UNKNOWN_RANK = "its rank is unknown: keep the stacks of each rank in a file named after it, as in stacks_rank_3.txt"
 _MOST_TOLD = 4
 # python3        pt_main_thread        ray::PolicyWork
 _OF_A_JOB = re.compile(r"python|pt_|ray::|torchrun|VLLM|sglang")
@@ -61,7 +61,7 @@ def with_strays(
     kernel = _of_this_job(strays.kernel, observations, snapshots)
     fault = (
         _apart(waiting, strays.processes)
-        or _broken(waiting, kernel, observations)
+        or _broken(waiting, kernel, observations.statements)
         or _held_in_kernel(kernel)
         or _in_several(waiting)
     )
@@ -96,9 +96,9 @@ def _apart(waiting: list[StrayProcess], processes: tuple[StrayProcess, ...]) -> 
     at = f" at {seen.user}" if seen.user is not None else ""
     cause = causes.pop() if len(causes) == 1 else Cause.UNKNOWN
     others = f"{counted(len(waiting), 'other process')} {either(waiting, 'waits', 'wait')} in communication"
-    said = f"{names} {either(outside, 'is', 'are')} {seen.label}{at}, while {others}"
     shown = (*map(_stack, outside[:_MOST_TOLD]), *map(_stack, waiting[:_MOST_TOLD]))
-    return shown_by(Support.STACKS, Kind.RANK_NOT_JOINED, (), (), _UNKNOWN_RANK, cause=cause, said=said, evidence=shown)
+    words = {"outside": names, "waiting": others, "label": f"{either(outside, 'is', 'are')} {seen.label}{at}"}
+    return fault_by("stray_apart", (), (), words, cause=cause, evidence=shown)
 
 
 def _program(seen: Activity) -> tuple[str, str] | None:
@@ -111,11 +111,11 @@ def _loads(seen: Activity) -> bool:
     return any(frame.function.rpartition(".")[2] == _LOADS for frame in seen.frames)
 
 
-def _broken(waiting: list[StrayProcess], kernel: tuple[_Line, ...], observations: Observations) -> Fault | None:
+def _broken(waiting: list[StrayProcess], kernel: tuple[_Line, ...], statements: Statements) -> Fault | None:
     """2."""
     events = [event for _, event in kernel]
     broken = [line for line in kernel if breaks_device(line[1]) or breaks_network(line[1], events)]
-    victims = tuple(sorted(observations.statements.waited))
+    victims = tuple(sorted(statements.waited))
     under = [event for _, event in broken if event.pid is not None and _OF_A_JOB.match(event.name or "")]
     if not broken or not (waiting or victims or under):
         return None
@@ -125,15 +125,10 @@ def _broken(waiting: list[StrayProcess], kernel: tuple[_Line, ...], observations
     does = f"{who} {either(waiting or victims, 'waits', 'wait')} in communication"
     if not (waiting or victims):
         does = f"process {under[0].pid} ({under[0].name}) ran on a GPU that failed"
-    return shown_by(
-        Support.KERNEL_LINES,
-        Kind.STUCK_TOGETHER,
-        (),
-        victims,
-        PROVES_NOTHING,
-        cause=Cause.GPU_FAULT if devices else Cause.NETWORK,
-        said=f"{does}, and {told}",
-        evidence=(*map(_stack, waiting[:_MOST_TOLD]), *map(_line, broken[:_MOST_TOLD])),
+    shown = (*map(_stack, waiting[:_MOST_TOLD]), *map(_line, broken[:_MOST_TOLD]))
+    cause = Cause.GPU_FAULT if devices else Cause.NETWORK
+    return fault_by(
+        "broken_part", (), victims, {"does": does, "told": told, "proves": PROVES_NOTHING}, cause=cause, evidence=shown
     )
 
 
@@ -143,12 +138,9 @@ def _held_in_kernel(lines: Iterable[_Line]) -> Fault | None:
     if not held:
         return None
     (host, event), row = held[0]
-    said = f"process {event.pid} ({event.name}) has been {row.label} for minutes, according to {_kernel_of(host)}"
-    remark = "its rank is unknown; neither Python nor NCCL can end such a wait"
+    words = {"pid": event.pid, "name": event.name, "label": row.label, "kernel": _kernel_of(host)}
     shown = tuple(_line(line) for line, _ in held[:_MOST_TOLD])
-    return shown_by(
-        Support.KERNEL_LINES, Kind.RANK_NOT_JOINED, (), (), remark, cause=row.cause, said=said, evidence=shown
-    )
+    return fault_by("held_in_kernel", (), (), words, cause=row.cause, evidence=shown)
 
 
 def _in_several(waiting: list[StrayProcess]) -> Fault | None:
@@ -164,12 +156,9 @@ def _in_several(waiting: list[StrayProcess]) -> Fault | None:
         f"{counted(len(who), 'process')} in {op} (such as {who[0].name})"
         for op, who in list(places.items())[:_MOST_TOLD]
     )
-    said = f"{counted(len(waiting), 'process')} all wait, but not in one operation: {told}"
-    remarks = "a process may rightly wait for its partners in a smaller group", _UNKNOWN_RANK
     shown = tuple(_stack(who[0]) for who in list(places.values())[:_MOST_TOLD])
-    return shown_by(
-        Support.STACKS, Kind.STUCK_TOGETHER, (), (), *remarks, cause=Cause.UNKNOWN, said=said, evidence=shown
-    )
+    words = {"count": counted(len(waiting), "process"), "places": told}
+    return fault_by("strays_in_several", (), (), words, evidence=shown)
 
 
 def _row(event: KernelEvent) -> StackRow | None:

@@ -8,9 +8,10 @@ partner be among the many. So the places are told whatever they are, and whether
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from collector.align.observations import Observations
+from collector.align.roster import ByRank
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.tables.row_types import Doing
 from collector.judge.marks.sides import Sides, sides_of
@@ -24,18 +25,19 @@ _EVERYBODYS = re.compile(r"(^|/)torch/(autograd/graph\.py$|distributed/(fsdp/|_c
 
 def places(ranks: Iterable[int], observations: Observations) -> Sides[str]:
     """Return in words in what ranks wait, and which of them there."""
-    together: dict[str, list[int]] = defaultdict(list)
-    for rank in ranks:
-        together[_in_words(observations.activities[rank])].append(rank)
-    return sides_of(together)
+    return _together(ranks, lambda rank: _in_words(observations.activities[rank]))
 
 
 def lines(ranks: Iterable[int], observations: Observations) -> Sides[str]:
     """Return from which lines of the user's code ranks came to where they wait, and which of them from there."""
+    users = observations.activities
+    return _together(ranks, lambda rank: "at an unknown line" if (u := users[rank].user) is None else f"at {place(u)}")
+
+
+def _together(ranks: Iterable[int], in_words: Callable[[int], str]) -> Sides[str]:
     together: dict[str, list[int]] = defaultdict(list)
     for rank in ranks:
-        user = observations.activities[rank].user
-        together["at an unknown line" if user is None else f"at {place(user)}"].append(rank)
+        together[in_words(rank)].append(rank)
     return sides_of(together)
 
 
@@ -62,9 +64,9 @@ def _called_at(seen: Activity, what: str) -> str:
     return "" if seen.user is None or what.endswith(str(seen.user)) else f", called at {seen.user}"
 
 
-def places_as_evidence(sides: Sides[str], observations: Observations) -> tuple[StackEvidence, ...]:
+def places_as_evidence(sides: Sides[str], activities: ByRank[Activity]) -> tuple[StackEvidence, ...]:
     """Show one stack of each place."""
-    shown = [(what, ranks, observations.activities[ranks[0]]) for what, ranks in sides.fewest_first]
+    shown = [(what, ranks, activities[ranks[0]]) for what, ranks in sides.fewest_first]
     return tuple(
         StackEvidence(
             ranks=fold(ranks),

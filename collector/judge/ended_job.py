@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.align.observations import Observations
-from collector.align.roster import RankView
+from collector.align.roster import RankView, Roster
 from collector.align.thresholds import ENDED_WAITING_SECONDS
 from collector.judge.certainty import Support, how_sure
 from collector.judge.ended_first import Endings, endings_of, how_they_ended, stood_seconds, was_in
@@ -74,7 +74,7 @@ def _finding(endings: Endings, observations: Observations) -> Finding:
     logged = (line_of(endings.failures[rank], rank) for rank in shown if rank in endings.failures)
     evidence: tuple[Evidence, ...] = (*told, *processes, *logged)
     stood = stood_seconds(ended.values())
-    steps = tuple(_next_steps(fault, endings, observations))
+    steps = tuple(_next_steps(fault, endings, observations.roster))
     return finding_of(fault, observations, evidence=evidence).model_copy(
         update={
             "ended": fold(rest or ended),
@@ -106,7 +106,7 @@ def _half_seen(ended: Mapping[int, Exited]) -> str:
     return f"the job has ended, and nobody saw how{told}"
 
 
-def _next_steps(fault: Fault, endings: Endings, observations: Observations) -> Iterable[NextStep]:
+def _next_steps(fault: Fault, endings: Endings, roster: Roster) -> Iterable[NextStep]:
     logs = dict.fromkeys(endings.failures[rank].path for rank in fault.culprits if rank in endings.failures)
     if fault.cause is Cause.OOM:
         yield NextStep(text="see what used up the memory, or give the job more of it")
@@ -115,7 +115,7 @@ def _next_steps(fault: Fault, endings: Endings, observations: Observations) -> I
     elif fault.cause not in (Cause.OOM, Cause.CANCELLED):
         whose = f"of {ranks_in_words(fault.culprits)} and " if fault.culprits else ""
         yield NextStep(text=f"read the last lines {whose}of the launcher, which tells how each rank ended")
-    yield from where_ends_are_told(observations.roster.job)
+    yield from where_ends_are_told(roster.job)
 
 
 # Step 2.

@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any
 
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge, age_of
 from collector.align.observations import Observations
-from collector.align.roster import Presence
+from collector.align.roster import Presence, Roster
 from collector.align.work.trails import Trail
+from collector.judge.certainty import Support, Sure, how_sure
 from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import Evidence, GroupRef, Link, NextStep, Where
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Kind
+from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import PolledLock
 
 
@@ -22,16 +24,6 @@ class Accuser(StrEnum):
     LOGS = "logs"
     RAS = "ras"
     CONNECTIONS = "connections"
-
-
-class Sure(NamedTuple):
-    """How sure a finding is, and why: a row of the table in `certainty`."""
-
-    level: Certainty
-    sources: int
-    """Independent sources that it takes."""
-    reason: str
-    """Told to users, behind the word."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +66,27 @@ class Fault:
         """Is nobody of the job to blame, but processes outside of it, as far as is seen?"""
         return bool(self.trails) and not self.culprits and all(trail.is_owed_elsewhere for trail in self.trails)
 
+    @property
+    def blames_somebody(self) -> bool:
+        """Does it name culprits, and by more than suspicion?"""
+        return bool(self.culprits) and not self.certainty.is_suspicion
+
+    def resting_on(self, support: Support, **changes: Any) -> "Fault":
+        """Return the fault as something else shows it, with what is changed by that."""
+        return replace(self, certainty=how_sure(changes.get("kind", self.kind), support), **changes)
+
+    def convicting(self, odd: Iterable[int], support: Support, *remarks: str) -> "Fault":
+        """Return the fault with others as its culprits, whose calls are not those of the rest."""
+        culprits, kind, cause = tuple(sorted(odd)), Kind.COLLECTIVE_MISMATCH, Cause.USER_CODE
+        victims = tuple(sorted({*self.culprits, *self.victims} - {*culprits}))
+        return self.resting_on(support, kind=kind, culprits=culprits, victims=victims, cause=cause, remarks=remarks)
+
+    def without_culprits(self) -> "Fault":
+        """Return the fault as one that blames nobody: what was to tell the guilty from the innocent failed."""
+        everybody = ranks_in_words(sorted({*self.culprits, *self.victims}))
+        remark = f"{everybody} are held up, and a part of unhang that tells by whom failed"
+        return self.resting_on(Support.PART_FAILED, culprits=(), remarks=(remark,))
+
 
 NEVER_PASSES = frozenset({Kind.RANK_EXITED, Kind.RANK_STOPPED, Kind.COLLECTIVE_MISMATCH, Kind.ORDER_INVERSION})
 """Kinds of faults that time does not heal: they need no stall to be told from a pause."""
@@ -110,13 +123,19 @@ def ended_well(kind: Kind, ranks: Sequence[int], waiting: int, observations: Obs
     return well and len(ranks) >= waiting
 
 
-def waited_in(fault: Fault, edge: Edge | None) -> Fault:
-    """Return the fault with the operation that an edge is about."""
-    if edge is None:
-        return fault
-    return replace(fault, group=edge.group, op=edge.signature.op, sequence=edge.sequence)
+def waited_in(edges: tuple[Edge, ...], about: Edge | None = None) -> dict[str, Any]:
+    """Return edges, and the operation that the first of them, or another one, is about, as fields of a fault."""
+    first = about or first_edge(edges)
+    if first is None:
+        return {"edges": edges}
+    return {"edges": edges, "group": first.group, "op": first.signature.op, "sequence": first.sequence}
 
 
 def first_edge(edges: Iterable[Edge]) -> Edge | None:
     """The edge that has waited longest, collectives first."""
     return min(edges, key=age_of, default=None)
+
+
+def shown_by_process(kind: Kind, ranks: Sequence[int], roster: Roster) -> bool:
+    """Is the state of their processes all the proof that is needed: stopped, or ended as somebody saw?"""
+    return kind is Kind.RANK_STOPPED or all(roster.ranks[rank].exited is not None for rank in ranks)

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from collector.align.observations import Observations
+from collector.judge.certainty import Sure
 from collector.judge.ended_first import endings_of, how_they_ended
-from collector.judge.fault import Fault, Sure
+from collector.judge.fault import Fault
 from shared.answer.diagnosis import Finding
 from shared.answer.words import Kind
 from shared.rank_sets import unfold

@@ -17,8 +17,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from collector.align.observations import Observations
-from collector.align.roster import RankView
-from collector.align.stacks.activity import place
+from collector.align.progress import JobMotion
+from collector.align.roster import ByRank, RankView
+from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.phases import prepares_data
 from collector.align.thresholds import (
     BUSY_SECONDS,
@@ -29,14 +30,12 @@ from collector.align.thresholds import (
     LEAST_APART_SECONDS,
     SECOND_DUMP_SECONDS,
 )
-from collector.judge.certainty import Support, blames_somebody, how_sure, unproven
+from collector.judge.certainty import Support, unproven
 from collector.judge.fault import NEVER_PASSES, Fault
-from collector.judge.report.headline import Interpretation
+from collector.judge.report.headline import Interpretation, cannot_tell, reason
 from collector.judge.report.summaries import waiting_in
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
-from shared.plural import ranks_with
-from shared.rank_sets import ranks_in_words
 from shared.wire.trace import Trace
 
 
@@ -45,48 +44,45 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
 
     Of stacks alone, who is at work that the others rightly wait for until it is done looks the same in a job that runs.
     """
-    prepared = _prepared_for_all(fault, observations)
+    prepared = _prepared_for_all(fault, observations.activities)
     if prepared:
         return Interpretation(Verdict.CANNOT_TELL, prepared)
     if _cannot_pass(fault):  # 1
         return None
     waits = (_written_after(observations.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
     waited = max((each for each in waits if each is not None), default=None)
-    since = "" if waited is None else f", and no rank had waited for {waited:.2f} s when the last was written"
     moved = observations.motion.between_files
     asked_for = _asked_for(fault, observations)
-    if moved and (fault.edges or asked_for) and (asked_for or waited is None or waited < _needed(observations)):  # 3
-        who = ranks_in_words(sorted(moved))
-        again = _seconds_apart(observations) if asked_for else None
-        return Interpretation(
-            Verdict.CANNOT_TELL, f"{who} moved between the last two dumps{since}", second_dump_after=again
-        )
+    if (
+        moved and (fault.edges or asked_for) and (asked_for or waited is None or waited < _needed(observations.motion))
+    ):  # 3
+        words = {"moved": moved} | ({} if waited is None else {"waited": waited})
+        again = _seconds_apart(observations.motion) if asked_for else None
+        return cannot_tell("moved_between_dumps", words, second_dump_after=again)
     if asked_for:  # 2
         return _doubt_of_one_look(fault, observations)
-    if not fault.edges or waited is None or waited >= _needed(observations):
+    if not fault.edges or waited is None or waited >= _needed(observations.motion):
         return None
-    reason = f"when the dumps were written, no rank had waited for longer than {waited:.2f} s, as in any job that runs"
-    return Interpretation(Verdict.CANNOT_TELL, reason)  # 4
+    return cannot_tell("young_dumps", {"waited": waited})  # 4
 
 
-@costs_itself(lambda fault, observations: replace(fault, certainty=how_sure(fault.kind, Support.PART_FAILED)))
+@costs_itself(lambda fault, observations: fault.resting_on(Support.PART_FAILED))
 def lasting_by_files(fault: Fault, observations: Observations) -> Fault:
     """Return how sure it is where nothing but the times of two equal sets tells that it lasts."""
     if observations.roster.live or _cannot_pass(fault) or not _asked_for(fault, observations):
         return fault
-    sure = unproven(fault.certainty, Support.FILE_TIMES)
     stacks = any(each.frames for each in observations.seen(fault.culprits))
-    if fault.kind is Kind.RANK_NOT_JOINED and blames_somebody(fault) and not stacks:
-        sure = how_sure(fault.kind, Support.ELIMINATION)
-    return replace(fault, certainty=sure)
+    if fault.kind is Kind.RANK_NOT_JOINED and fault.blames_somebody and not stacks:
+        return fault.resting_on(Support.ELIMINATION)
+    return replace(fault, certainty=unproven(fault.certainty, Support.FILE_TIMES))
 
 
-def _needed(observations: Observations) -> float:
-    return min(observations.motion.needed(busy=False), BUSY_SECONDS)
+def _needed(motion: JobMotion) -> float:
+    return min(motion.needed(busy=False), BUSY_SECONDS)
 
 
-def _seconds_apart(observations: Observations) -> int:
-    return max(SECOND_DUMP_SECONDS, math.ceil(observations.motion.needed(busy=False)))
+def _seconds_apart(motion: JobMotion) -> int:
+    return max(SECOND_DUMP_SECONDS, math.ceil(motion.needed(busy=False)))
 
 
 def _cannot_pass(fault: Fault) -> bool:
@@ -112,14 +108,9 @@ def _doubt_of_one_look(fault: Fault, observations: Observations) -> Interpretati
     still = _stood_still({*fault.culprits, *fault.victims}, observations)
     if still is not None and still >= max(observations.motion.needed(busy=False), LEAST_APART_SECONDS):
         return None
-    why = "one dump of each rank does not show for how long, and a running job looks the same"
-    if any(len(view.looks) > 1 for view in observations.roster.present()):
-        why = "no times show that it stood still between the dumps: two may be one and its copy"
-    if still is not None:
-        why = f"they are not known to have stood still for longer than {still:.2f} s, as in any job that runs"
-    return Interpretation(
-        Verdict.CANNOT_TELL, f"{waiting_in(fault)}, but {why}", second_dump_after=_seconds_apart(observations)
-    )
+    words: dict[str, object] = {"waits": waiting_in(fault)} | ({} if still is None else {"still": still})
+    again = {"twice": ""} if any(len(view.looks) > 1 for view in observations.roster.present()) else {}
+    return cannot_tell("one_look", words | again, second_dump_after=_seconds_apart(observations.motion))
 
 
 def _stood_still(ranks: Collection[int], observations: Observations) -> float | None:
@@ -147,19 +138,15 @@ def _unchanged_for(view: RankView, pause_ns: int) -> float | None:
     return (max(times) - min(times)) / 1e9
 
 
-def _prepared_for_all(fault: Fault, observations: Observations) -> str:
+def _prepared_for_all(fault: Fault, activities: ByRank[Activity]) -> str:
     """Say who prepares data while the others wait, and where; empty where that is not all that is seen."""
-    seen = [observations.activities.get(rank) for rank in fault.culprits]
+    seen = [activities.get(rank) for rank in fault.culprits]
     if fault.kind is not Kind.RANK_NOT_JOINED or fault.edges or not seen:
         return ""
     if any(each is None or not prepares_data(each.frames) for each in seen):
         return ""
     at = next((f" at {place(each.user)}" for each in seen if each is not None and each.user is not None), "")
-    who, others = ranks_with(fault.culprits, "is", "are"), ranks_with(fault.victims, "waits", "wait")
-    return (
-        f"{who} preparing a data set{at}, and {others} for that, as in many a job that starts: a second look shows "
-        "whether it goes on"
-    )
+    return reason("prepared", {"ranks": fault.culprits, "victims": fault.victims, "at": at})
 
 
 def _written_after(view: RankView, created_ns: int) -> float | None:

@@ -23,7 +23,7 @@ from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase,
 from collector.align.work.trails import is_stuck
 from collector.align.work.values import Work
 from collector.judge.by_stacks import may_be_slow
-from collector.judge.certainty import Support, how_sure, is_suspicion
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import NEVER_PASSES, Fault
 from collector.judge.hardware.descriptors import under_way
 from collector.judge.hardware.odd_parts import spin
@@ -46,7 +46,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         return doubt_of_files(fault, observations)
     motion = observations.motion
     late = observations.late_in_only_look
-    if late and not fault.culprits and is_suspicion(fault):
+    if late and not fault.culprits and fault.certainty.is_suspicion:
         once = "the machine is overloaded: in all the time there was, each rank was looked at once at most"
         return Interpretation(Verdict.CANNOT_TELL, f"{once}, and {ranks_with(late, 'was', 'were')} not read to the end")
     suspects = _suspects(fault, observations)
@@ -197,7 +197,7 @@ def _moves(fault: Fault, suspects: tuple[int, ...], observations: Observations) 
     if _is_starting(fault) or _cannot_pass(fault, observations):
         return False
     motions = observations.motion.by_rank
-    if not fault.culprits and is_suspicion(fault):
+    if not fault.culprits and fault.certainty.is_suspicion:
         return any(motions.get(view.rank) is Motion.BUSY for view in observations.roster.present())
     busy = (rank for rank in suspects if motions.get(rank) is Motion.BUSY)
     return not all(map(observations.may_wait, busy))

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from collector.align.observations import Observations
-from collector.align.roster import Presence
-from collector.judge.certainty import blames_somebody
+from collector.align.roster import Presence, Roster
 from collector.judge.fault import Fault
 from collector.judge.hardware.descriptors import with_descriptors
 from collector.judge.logs.own_failures import first_failure
@@ -26,17 +25,17 @@ _MOST_HOSTS = 6
 @costs_itself(lambda faults, observations: [])
 def of_looked_at(faults: Sequence[Fault], observations: Observations) -> list[Fault]:
     """Leave out the faults that have nothing but unseen ranks to blame."""
-    return [fault for fault in faults if not _of_unseen(fault, observations)]
+    return [fault for fault in faults if not _of_unseen(fault, observations.roster)]
 
 
 @costs_itself(lambda faults, observations: None)
 def waits_for_unseen(faults: Sequence[Fault], observations: Observations) -> Fault | None:
     """Return the first fault that blames unseen ranks alone: where the next look should go."""
-    return next((fault for fault in faults if _of_unseen(fault, observations)), None)
+    return next((fault for fault in faults if _of_unseen(fault, observations.roster)), None)
 
 
-def _of_unseen(fault: Fault, observations: Observations) -> bool:
-    views = [observations.roster.ranks[rank] for rank in fault.culprits]
+def _of_unseen(fault: Fault, roster: Roster) -> bool:
+    views = [roster.ranks[rank] for rank in fault.culprits]
     unseen = bool(views) and not fault.named_by and all(view.presence is Presence.UNSEEN for view in views)
     return unseen and not all(first_failure(view.logged) is not None for view in views)
 
@@ -46,24 +45,24 @@ def beside_the_seen(faults: Sequence[Fault], observations: Observations) -> list
     """Put what is proven before what silence suggests, and make a remark of silence beside a culprit that is seen."""
     silent = [fault for fault in faults if fault.kind is Kind.RANK_UNREACHABLE]
     seen = [fault for fault in faults if fault.kind is not Kind.RANK_UNREACHABLE]
-    if not silent or not any(map(blames_somebody, seen)):
+    if not silent or not any(fault.blames_somebody for fault in seen):
         return list(faults)
-    seen.sort(key=lambda fault: not blames_somebody(fault))
+    seen.sort(key=lambda fault: not fault.blames_somebody)
     named = [bool(with_descriptors(fault, observations).named_by) for fault in silent]
-    remarks = [_remark(fault, observations) for fault, more in zip(silent, named, strict=True) if not more]
+    remarks = [_remark(fault, observations.roster) for fault, more in zip(silent, named, strict=True) if not more]
     first = replace(seen[0], remarks=(*seen[0].remarks, *remarks))
     return [first, *seen[1:], *(fault for fault, more in zip(silent, named, strict=True) if more)]
 
 
-def _remark(fault: Fault, observations: Observations) -> str:
-    who, where = ranks_in_words(fault.culprits), on_silent_nodes(fault.culprits, observations)
+def _remark(fault: Fault, roster: Roster) -> str:
+    who, where = ranks_in_words(fault.culprits), on_silent_nodes(fault.culprits, roster)
     return f"others also wait for {who} on {where} and {either(fault.culprits, 'it', 'they')} may be waiting, too"
 
 
-def on_silent_nodes(ranks: Sequence[int], observations: Observations) -> str:
+def on_silent_nodes(ranks: Sequence[int], roster: Roster) -> str:
     """Say on which nodes they are, that did not answer; ends in a comma."""
-    hosts = sorted({host for rank in ranks if (host := observations.roster.ranks[rank].host) is not None})
-    if any(observations.roster.ranks[rank].host is None for rank in ranks):
+    hosts = sorted({host for rank in ranks if (host := roster.ranks[rank].host) is not None})
+    if any(roster.ranks[rank].host is None for rank in ranks):
         return either(ranks, "a node that does not answer,", "nodes that do not answer,")
     if len(hosts) == 1:
         return f"{hosts[0]}, which does not answer,"

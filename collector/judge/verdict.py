@@ -34,7 +34,7 @@ H. Certainty is lowered where a guess is part of it. Nodes and descriptors then 
    nobody.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from collector.align.accounting import account_for_ranks
@@ -57,11 +57,10 @@ from collector.align.stacks.tables.row_types import Doing
 from collector.checks.all import check_job
 from collector.judge.by_lock_files import builds, with_holders
 from collector.judge.by_logs import ByLogs, conflicts_by_logs, weighed, with_logs
-from collector.judge.by_ras import faults_by_ras
 from collector.judge.by_records import conflicts_of_records, faults_by_record
 from collector.judge.by_stacks import faults_by_stacks
 from collector.judge.by_strays import with_strays
-from collector.judge.certainty import Support, less_sure, tempered
+from collector.judge.certainty import Support, less_sure
 from collector.judge.ended_first import how_they_ended
 from collector.judge.ended_job import ended_job
 from collector.judge.fault import Fault
@@ -71,13 +70,14 @@ from collector.judge.hardware.gpus import device_conflicts, with_slow_gpus
 from collector.judge.hardware.refine_faults import with_nodes
 from collector.judge.moment_of_dumps import lasting_by_files
 from collector.judge.pauses import doubt_of_pause
-from collector.judge.ras_lag import doubt_of, with_counts, with_lags
+from collector.judge.ras.by_ras import faults_by_ras
+from collector.judge.ras.lags import doubt_of, with_counts, with_lags
 from collector.judge.records.disputes import settled_disputes_of
 from collector.judge.records.stuck_together import may_be_ending
 from collector.judge.report.findings import finding_of, sampled_finding, straggler_finding
-from collector.judge.report.headline import Interpretation, headline_of
+from collector.judge.report.headline import Interpretation, cannot_tell, headline_of, reason
 from collector.judge.report.know_more import steps_to_know_more
-from collector.judge.report.summaries import settled_in_words, waiting_for
+from collector.judge.report.summaries import settled_in_words
 from collector.judge.report.what_now import action_of
 from collector.judge.serving.by_requests import by_requests
 from collector.judge.slow.held_up import fair_to_workers
@@ -85,12 +85,12 @@ from collector.judge.slow.loops import all_in_loops
 from collector.judge.slow.sampled_straggler import find_sampled_straggler
 from collector.judge.slow.straggler import find_straggler
 from collector.judge.stated.table import stated
+from collector.judge.tempered import tempered
 from collector.judge.trails.by_trails import with_trails
 from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, waits_for_unseen
 from shared.answer.diagnosis import Diagnosis, Gap
 from shared.answer.words import Verdict
 from shared.isolation import costs_itself, failures_told
-from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import listed
 from shared.wire.snapshot import NodeSnapshot
@@ -237,18 +237,14 @@ def _is_over(observations: Observations) -> bool:
 
 def _nobody_seen(observations: Observations) -> Interpretation:
     roster = observations.roster
-    if roster.lost_by_ras:
-        lost = ", ".join(roster.lost_by_ras)
-        return Interpretation(
-            Verdict.CANNOT_TELL, f"NCCL RAS could not reach {lost}; it is unknown which ranks these are"
-        )
     ended = {view.rank: view.exited for view in roster.gone() if view.exited is not None}
+    if roster.lost_by_ras:
+        return cannot_tell("lost_by_ras", {"lost": ", ".join(roster.lost_by_ras)})
     if ended:
-        rest = ranks_in_words(rank for rank in roster.ranks if rank not in ended)
-        return Interpretation(Verdict.CANNOT_TELL, f"{how_they_ended(ended)}; of {rest} nobody knows")
+        rest = [rank for rank in roster.ranks if rank not in ended]
+        return cannot_tell("some_ended", {"how": how_they_ended(ended), "rest": rest})
     late = listed(roster.unlisted, most=6)
-    why = f": {late} had no time to list the processes there, as on an overloaded machine" if late else ""
-    return Interpretation(Verdict.CANNOT_TELL, f"no rank was seen{why}")
+    return cannot_tell("late_nodes" if late else "no_rank", {"late": late})
 
 
 def _moves(observations: Observations) -> bool:
@@ -280,66 +276,49 @@ def _moving(observations: Observations) -> Interpretation:
 def _unseen(fault: Fault, observations: Observations) -> Interpretation:
     """All that is seen is that others wait for ranks that nobody looked at. By their logs these may wait, too."""
     waited = [rank for rank in fault.culprits if any(map(is_wait, observations.roster.ranks[rank].logged))]
-    if len(waited) == len(fault.culprits):
-        logs = either(waited, "its own log", "their own logs")
-        reason = f"{ranks_with(fault.victims, 'waits', 'wait')}, and {ranks_in_words(waited)} waited, too, by {logs}"
-        return Interpretation(Verdict.CANNOT_TELL, f"{reason}: nothing shows for whom", unseen=fault.culprits)
     undumped = all(observations.roster.ranks[rank].undumped for rank in fault.culprits)
-    why = "which left no dump" if undumped else "which nobody examined"
-    reason = f"{waiting_for(fault.victims, fault.culprits)}, {why}"
-    return Interpretation(Verdict.CANNOT_TELL, reason, unseen=fault.culprits)
+    why = "unseen_waited" if len(waited) == len(fault.culprits) else "undumped" if undumped else "not_examined"
+    return cannot_tell(why, {"ranks": fault.culprits, "victims": fault.victims}, unseen=fault.culprits)
 
 
 def _quiet(observations: Observations) -> Interpretation:
     """Nobody waits for anybody: idle, finished, or not to be told."""
     if observations.roster.late:
-        return Interpretation(Verdict.CANNOT_TELL, _too_busy(observations.roster.late))
+        parts = (f"{source} of {ranks_in_words(ranks)}" for source, ranks in observations.roster.late.items())
+        return cannot_tell("late", {"parts": ", ".join(parts)})
     if not observations.roster.live:
         return Interpretation(Verdict.CANNOT_TELL, doubt_of(observations) or _nothing_shown(observations))
-    busy = observations.motion.ranks(Motion.BUSY)
-    if busy and not observations.roster.gone():
-        built = builds(observations)
-        circling = None if built else all_in_loops(observations)
-        if circling is not None:
-            return Interpretation(Verdict.CANNOT_TELL, circling)
-        reason = built or "its ranks are at work and none waits for another"
-        return Interpretation(Verdict.NOT_HUNG, reason, state="running")
-    return Interpretation(Verdict.CANNOT_TELL, "no rank is seen waiting for another, and none moves")
-
-
-def _too_busy(late: Mapping[str, Sequence[int]]) -> str:
-    parts = ", ".join(f"{source} of {ranks_in_words(ranks)}" for source, ranks in late.items())
-    return f"the machine is overloaded: in all the time there was, it did not read {parts}"
+    if not observations.motion.ranks(Motion.BUSY) or observations.roster.gone():
+        return cannot_tell("nobody_waits")
+    built = builds(observations)
+    circling = None if built else all_in_loops(observations)
+    if circling is not None:
+        return Interpretation(Verdict.CANNOT_TELL, circling)
+    return Interpretation(
+        Verdict.NOT_HUNG, built or "its ranks are at work and none waits for another", state="running"
+    )
 
 
 def _nothing_shown(observations: Observations) -> str:
-    if not observations.traces:
-        return "nothing in stacks or logs shows who waits for whom"
     ending = [edge for edge in observations.edges if may_be_ending(edge, observations)]
-    if ending:
-        return f"{_left_unfinished(ending)}: the job may just have ended"
     unknown = [edge for edge in observations.edges if edge.to_unknown]
+    if not observations.traces:
+        return reason("no_traces")
+    if ending:
+        first = ending[0]
+        words = {"op": first.signature.op, "sequence": first.sequence, "group": first.group.label}
+        return reason("ending", words | {"ranks": {edge.waiter for edge in ending}})
     if unknown:
         return _held_by_unknown(unknown, observations)
     if any(map(unfinished, observations.traces.values())):
-        return "operations were in flight, and what is left of the records does not show who waits for whom"
-    over = settled_disputes_of(observations.groups, observations.traces)
-    told = f"; {settled_in_words(over[0])}" if over else ""
-    return f"nothing was in flight when the dumps were taken{told}"
+        return reason("in_flight")
+    over = settled_disputes_of(observations.groups)
+    return reason("nothing_in_flight", {"settled": f"; {settled_in_words(over[0])}" if over else ""})
 
 
 def _held_by_unknown(unknown: list[Edge], observations: Observations) -> str:
     """Who waits for a rank that no dump names, and who waits for them: they are victims themselves."""
-    who = sorted({edge.waiter for edge in unknown})
-    others = sorted({edge.waiter for edge in observations.edges if {*edge.holders} & {*who}} - {*who})
-    behind = f", and {waiting_for(others, who)}" if others else ""
-    waits = ranks_with(who, "waits", "wait")
-    return f"{waits} in {unknown[0].signature.op} for {either(who, 'a rank', 'ranks')} that no dump names{behind}"
-
-
-def _left_unfinished(edges: list[Edge]) -> str:
-    who, first = sorted({edge.waiter for edge in edges}), edges[0]
-    what = f"{first.signature.op} #{first.sequence} of group {first.group.ref.description or first.group.name}"
-    return (
-        f"{what} is unfinished on {ranks_in_words(who)}, all others completed it, and no rank has issued anything since"
-    )
+    who = {edge.waiter for edge in unknown}
+    others = {edge.waiter for edge in observations.edges if {*edge.holders} & who} - who
+    words = {"who": who, "op": unknown[0].signature.op, "others": others}
+    return reason("held_by_unknown", words | ({"behind": ""} if others else {}))

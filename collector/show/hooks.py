@@ -6,17 +6,16 @@ node out. Names go into commands only where they are such as schedulers have: no
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from collector.show.text.printable import printable
 from shared.answer.diagnosis import Culprit, Diagnosis
 from shared.answer.words import Act, Cause, Certainty, Kind, Verdict
+from shared.packs import read_tables
 from shared.wire.job_names import OF_SLURM, plain_name
 
-_ROWS: dict[str, list[dict[str, Any]]] = tomllib.loads(files(__package__).joinpath("hooks.toml").read_text("utf-8"))
+_ROWS: dict[str, list[dict[str, Any]]] = read_tables(__file__, "hooks.toml")
 
 SYSTEMS = tuple(_ROWS)
 ACTS = (Act.RESTART, Act.RESTART_WITHOUT_NODES)

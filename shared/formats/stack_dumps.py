@@ -5,7 +5,7 @@ raises UnreadableDump. All but pystack print innermost frames first; here they a
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from shared.errors import UnreadableDump, quoted
@@ -69,27 +69,22 @@ def parse_pyspy_json(data: bytes, *, native: bool, paused: bool) -> Stacks:
 
 def parse_pyspy_text(text: str) -> Stacks:
     """Read what `py-spy dump` prints for people; frames without any thread are the main thread's."""
-    table, threads = StackTable(), []
-    for header, body in _sections(text, PYSPY_THREAD):
-        frames = [f for f in (_text_frame(line) for line in body) if f is not None]
-        state = header[2]
-        threads.append(
-            Thread(
-                tid=int(header[1], 0),
-                name=header[3] or "",
-                active=state.startswith("active"),
-                holds_gil="gil" in state,
-                frames=_indices(frames, table),
-            )
+    table = StackTable()
+    threads = [
+        Thread(
+            tid=int(header[1], 0),
+            name=header[3] or "",
+            active=header[2].startswith("active"),
+            holds_gil="gil" in header[2],
+            frames=_indices(list(filter(None, map(_text_frame, body))), table),
         )
-    if not threads and (bare := [f for f in map(_text_frame, text[:LARGEST_DUMP].split("\n")) if f is not None]):
+        for header, body in _sections(text, PYSPY_THREAD)
+    ]
+    if not threads and (bare := list(filter(None, map(_text_frame, text[:LARGEST_DUMP].split("\n"))))):
         threads = [Thread(name="MainThread", frames=_indices(bare[:_MOST_BARE], table))]
-    if not threads:
-        raise UnreadableDump(f"no thread in what should be a py-spy dump: {quoted(text)}")
     process = next((m for m in map(_PYSPY_PROCESS.fullmatch, text[:10_000].splitlines()) if m), None)
     native = any(frame.native for frame in table.frames)
-    pid = None if process is None else int(process[1])
-    return Stacks(pid=pid, native=native, frames=table.frames, threads=tuple(threads))
+    return _found(text, "py-spy dump", threads, table, native=native, pid=None if process is None else int(process[1]))
 
 
 def parse_faulthandler(text: str) -> Stacks:
@@ -103,10 +98,8 @@ def parse_faulthandler(text: str) -> Stacks:
         found = (m for m in map(_FAULT_FRAME.fullmatch, body) if m)
         frames = [Frame(_cut(m[3]), _cut(m[1]), 0 if m[2].startswith("?") else int(m[2])) for m in found]
         threads.append(Thread(frames=_indices(frames, table)))
-    if not threads:
-        raise UnreadableDump(f"no thread in what should be a faulthandler dump: {quoted(text)}")
-    threads[-1] = threads[-1].model_copy(update={"name": "MainThread"})
-    return Stacks(paused=False, frames=table.frames, threads=tuple(threads))
+    threads = [*threads[:-1], *(last.model_copy(update={"name": "MainThread"}) for last in threads[-1:])]
+    return _found(text, "faulthandler dump", threads, table, paused=False)
 
 
 def parse_pystack_text(text: str, *, pid: int | None = None, paused: bool = False) -> Stacks:
@@ -117,9 +110,13 @@ def parse_pystack_text(text: str, *, pid: int | None = None, paused: bool = Fals
         frames = [Frame(_cut(m[4]), _cut(m[2]), int(m[3]), native=m[1] == "C") for m in found]
         indices = _indices(frames[::-1], table)
         threads.append(Thread(tid=int(header[1]), holds_gil="Has the GIL" in header[2], frames=indices))
+    return _found(text, "pystack dump", threads, table, pid=pid, paused=paused)
+
+
+def _found(text: str, what: str, threads: Sequence[Thread], table: StackTable, **more: Any) -> Stacks:
     if not threads:
-        raise UnreadableDump(f"no thread in what should be a pystack dump: {quoted(text)}")
-    return Stacks(pid=pid, paused=paused, frames=table.frames, threads=tuple(threads))
+        raise UnreadableDump(f"no thread in what should be a {what}: {quoted(text)}")
+    return Stacks(frames=table.frames, threads=tuple(threads), **more)
 
 
 def parse_pystack_dump(text: str) -> Stacks:
@@ -136,13 +133,12 @@ def _is_begun(frames: Iterable[Frame]) -> bool:
 
 def parse_gdb_text(text: str, *, pid: int | None = None) -> Stacks:
     """Read what gdb's `thread apply all backtrace` prints with arguments left out."""
-    table, threads = StackTable(), []
-    for header, body in _sections(text, _GDB_THREAD):
-        frames = [frame for frame in map(_gdb_frame, body) if frame is not None]
-        threads.append(Thread(tid=int(header[1]), name=header[2] or "", frames=_indices(frames, table)))
-    if not threads:
-        raise UnreadableDump(f"no thread in what should be a gdb backtrace: {quoted(text)}")
-    return Stacks(pid=pid, native=True, frames=table.frames, threads=tuple(threads))
+    table = StackTable()
+    threads = [
+        Thread(tid=int(h[1]), name=h[2] or "", frames=_indices(list(filter(None, map(_gdb_frame, body))), table))
+        for h, body in _sections(text, _GDB_THREAD)
+    ]
+    return _found(text, "gdb backtrace", threads, table, pid=pid, native=True)
 
 
 def _gdb_frame(line: str) -> Frame | None:

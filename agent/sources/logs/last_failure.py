@@ -7,6 +7,7 @@ may not answer.
 
 import os
 import weakref
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
@@ -37,6 +38,15 @@ class _Held(NamedTuple):
     """Does the launcher write into it as well? Then only lines that name the rank are its own."""
 
 
+class LastWords(NamedTuple):
+    """What a rank logged before it ended."""
+
+    failure: LogEvent | None
+    """Its last failure; None: none is known."""
+    ends: tuple[LogFile, ...]
+    """The last lines of each file: where others write, too, the launcher's end is there."""
+
+
 class HeldLogs:
     """The files behind standard output and error of one rank, kept open."""
 
@@ -48,28 +58,26 @@ class HeldLogs:
             self._open(context, rank, opened)
         weakref.finalize(self, opened.close)
 
-    def last_failure(self) -> LogEvent | None:
-        """Return the last failure that the rank logged, without secrets; None: none is known."""
-        found: list[LogEvent] = []
+    def last_words(self, *, failed: bool) -> LastWords:
+        """Return what the rank logged last, without secrets; of one that has not `failed`, no failure is looked for."""
+        failures: list[LogEvent] = []
+        ends: list[LogFile] = []
+        for held, lines in self._tails():
+            rank = None if held.is_shared else self._rank
+            events = find_events(lines, path=held.path, rank=rank) if failed else ()
+            failures += [each for each in events if each.kind in _FAILURES and each.rank == self._rank]
+            kept = redact_lines([line for line in lines if line], most=_LAST_LINES)
+            ends.append(
+                LogFile(path=held.path, lines=tuple(line[:_LONGEST_LINE] for line in kept), shared=held.is_shared)
+            )
+        last = failures[-1].model_copy(update={"fields": {}}) if failures else None  # its text says it all
+        return LastWords(last, tuple(file for file in ends if file.lines))
+
+    def _tails(self) -> Iterator[tuple[_Held, list[str]]]:
         for held in self._files.values():
             with suppress(OSError):
-                events = find_events(self._own(held), path=held.path, rank=None if held.is_shared else self._rank)
-                found += [each for each in events if each.kind in _FAILURES and each.rank == self._rank]
-        return found[-1].model_copy(update={"fields": {}}) if found else None  # its text says it all
-
-    def ends(self) -> tuple[LogFile, ...]:
-        """Return the last lines of each file without secrets: where others write, too, the launcher's end is there."""
-        found: list[LogFile] = []
-        for held in self._files.values():
-            with suppress(OSError):
-                lines = redact_lines([line for line in self._own(held) if line], most=_LAST_LINES)
-                cut = tuple(line[:_LONGEST_LINE] for line in lines)
-                found.append(LogFile(path=held.path, lines=cut, shared=held.is_shared))
-        return tuple(file for file in found if file.lines)
-
-    def _own(self, held: _Held) -> list[str]:
-        lines = read_tail(held.file, _TAIL_BYTES).decode(errors="replace").split("\n")
-        return [clean_line(line) for line in lines if rank_of_line(line) in (None, self._rank)]
+                lines = read_tail(held.file, _TAIL_BYTES).decode(errors="replace").split("\n")
+                yield held, [clean_line(line) for line in lines if rank_of_line(line) in (None, self._rank)]
 
     def _open(self, context: LookContext, rank: Rank, opened: ExitStack) -> None:
         procfs, pid = context.procfs, rank.stat.pid

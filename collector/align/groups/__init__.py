@@ -1,1 +1,1 @@
-"""Process groups with the sequence of every rank side by side."""
+"""Process groups: the one table of who is how far in each, and who waits there for whom."""

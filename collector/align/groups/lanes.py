@@ -5,53 +5,16 @@ bytes once per trace, masks are made by `bytes.translate`, and rows are picked b
 the same program have the same columns: their lanes are cut once and shared.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import compress
 
 from collector.align.groups.device_queues import unfinished
+from collector.align.groups.table import NONE, Lane
 from shared.formats.recorder.coalesced import COALESCED
 from shared.wire.trace import Trace
 
 _MOST_INDICES = 256
 """Indices above do not fit into a byte; traces with so many groups or signatures take the slower way."""
-
-
-NONE = -1
-"""In the place of a sequence: none was issued, or none completed."""
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One rank's collectives on one group. Sequences count from 1, torchcomms' from 0; -1 means that there is none."""
-
-    issued: int
-    completed: int
-    sequences: tuple[int, ...] = ()
-    """What the ring buffer still holds, ascending; coalesced operations share one number."""
-    positions: tuple[int, ...] = ()
-    """Where in the trace each of `sequences` stands."""
-    pending: tuple[int, ...] = ()
-    """Sequences issued and not completed, ascending."""
-    recorded: bool = True
-    """Is that its flight record's word? What is pending in a group's own list may be so for lack of a watchdog."""
-
-    @property
-    def first_kept(self) -> int:
-        return self.sequences[0] if self.sequences else self.issued + 1
-
-    @cached_property
-    def is_gapless(self) -> bool:
-        """Is there exactly one record for each sequence from the first to the last kept?"""
-        if not self.sequences or self.sequences[-1] - self.sequences[0] != len(self.sequences) - 1:
-            return False  # two numbers can claim any distance: what lies between is not to be counted
-        return self.sequences == tuple(range(self.sequences[0], self.sequences[-1] + 1))
-
-    def at(self, sequence: int) -> tuple[int, ...]:
-        """Positions of the records of `sequence`; empty where none is held."""
-        return self.positions[bisect_left(self.sequences, sequence) : bisect_right(self.sequences, sequence)]
 
 
 class Cutter:

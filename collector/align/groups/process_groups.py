@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from collector.align.groups.lanes import Cutter, Lane, cutters_for
-from collector.align.marks.table import behind
+from collector.align.groups.lanes import Cutter, cutters_for
+from collector.align.groups.table import GroupView, Lane, PendingP2P, is_default
 from collector.align.roster import Roster
-from shared.answer.diagnosis import GroupRef
 from shared.formats.recorder.coalesced import COALESCED
 from shared.isolation import costs_itself
-from shared.rank_sets import fold, unfold
-from shared.wire.trace import Record, Trace
+from shared.rank_sets import unfold
+from shared.wire.trace import Trace
 
 _T = TypeVar("_T")
 
@@ -28,100 +27,6 @@ _INFERRED = -1
 """No group rank: marks a table of group ranks that holds only those whose owners are known."""
 _NUMBERED = re.compile(r"^(?P<family>.*?)[\d_:.-]*\d$")
 _UNDESCRIBED = ("", "undefined")
-
-
-@dataclass(frozen=True)
-class PendingP2P:
-    """A send or receive that has not completed. `source` and `target` are global ranks; None: not known."""
-
-    rank: int
-    op: str
-    source: int | None
-    target: int | None
-    record: Record
-
-    @property
-    def peer(self) -> int | None:
-        return self.target if self.op == "send" else self.source
-
-
-@dataclass(frozen=True)
-class GroupView:
-    """One process group across all ranks. A member without a lane is one whose progress there is not known.
-
-    `members` are ranks of the job; `order`, which group ranks count by, is as told, and may name others.
-    """
-
-    name: str
-    description: str
-    members: tuple[int, ...]
-    order: tuple[int, ...]
-    inferred: bool
-    lanes: dict[int, Lane]
-    p2p: tuple[PendingP2P, ...]
-    others: tuple[int, ...] = ()
-    """Ranks of the job that may be members, too, where these are inferred from who was seen in it."""
-
-    @cached_property
-    def ref(self) -> GroupRef:
-        return GroupRef(name=self.name, description=self.description, ranks=fold(self.members))
-
-    @property
-    def is_default(self) -> bool:
-        """Is it the group of the whole world?"""
-        return _is_default((self.name, self.description))
-
-    @property
-    def is_guessed(self) -> bool:
-        """Are its members inferred, and not simply all ranks?"""
-        return self.inferred and self.name != "0"
-
-    @cached_property
-    def is_settled(self) -> bool:
-        """Is it known who its members are? Of an inferred group once all have been in it: an operation is completed."""
-        return not self.inferred or self.is_default or any(lane.completed > 0 for lane in self.lanes.values())
-
-    @cached_property
-    def unknown(self) -> tuple[int, ...]:
-        return tuple(rank for rank in self.members if rank not in self.lanes)
-
-    def waiting_at(self, sequence: int) -> tuple[int, ...]:
-        """Ranks that have issued `sequence` and have not completed it."""
-        return tuple(rank for rank, lane in self.lanes.items() if sequence in lane.pending)
-
-    def absent_at(self, sequence: int) -> tuple[int, ...]:
-        """Ranks that have not issued `sequence`, as far as known."""
-        return behind(self.issued, sequence)
-
-    def completed_at(self, sequence: int) -> tuple[int, ...]:
-        """Ranks that have completed `sequence`."""
-        lanes = self.lanes.items()
-        return tuple(r for r, lane in lanes if lane.completed >= sequence and sequence not in lane.pending)
-
-    def left_behind_at(self, sequence: int) -> bool:
-        """Is `sequence` unfinished on some members, while all others have completed it?"""
-        if sequence not in self._left_behind:  # asked once for each of those who wait
-            waiting, done = self.waiting_at(sequence), self.completed_at(sequence)
-            recorded = all(lane.recorded for lane in self.lanes.values())
-            self._left_behind[sequence] = recorded and bool(done) and len(waiting) + len(done) == len(self.members)
-        return self._left_behind[sequence]
-
-    def is_met_at(self, sequence: int) -> bool:
-        """Have several ranks issued `sequence`?"""
-        return len(self._issued) > 1 and self._issued[-2] >= sequence
-
-    @cached_property
-    def _left_behind(self) -> dict[int, bool]:
-        return {}
-
-    @cached_property
-    def issued(self) -> dict[int, int]:
-        """By rank, the last sequence that it has issued, as far as known."""
-        return {rank: lane.issued for rank, lane in self.lanes.items()}
-
-    @cached_property
-    def _issued(self) -> list[int]:
-        return sorted(self.issued.values())
 
 
 _Named = tuple[str, str]
@@ -224,11 +129,7 @@ def _inferred(
             left = set(roster.ranks).difference(*(open_groups[name] for name in names))
             if len(left) == sizes[family] - len(open_groups[short[0]]):
                 inferred[short[0]] = tuple(sorted(open_groups[short[0]] | left))  # siblings are larger, no others left
-    return inferred | {name: tuple(roster.ranks) for name in open_groups if _is_default(name)}
-
-
-def _is_default(name: _Named) -> bool:
-    return name[0] == "0" or name[1] == "default_pg"
+    return inferred | {name: tuple(roster.ranks) for name in open_groups if is_default(*name)}
 
 
 def _family(name: _Named) -> str:
@@ -275,7 +176,7 @@ def _view(
     lanes: dict[int, Lane] = {}
     p2p: list[PendingP2P] = []
     by_index = dict(enumerate(order))
-    if inferred and not _is_default(name):
+    if inferred and not is_default(*name):
         by_index = _own_indices({rank: traces[rank] for rank in order if rank in traces}, places)
     for rank in sorted(order):
         trace = traces.get(rank)
@@ -289,7 +190,7 @@ def _view(
             positions = [at for at in cutter.pending_p2p if trace.group[at] in indices]
             p2p.extend(_pending_p2p(rank, trace, positions, by_index, known))
     members = tuple(sorted(rank for rank in order if rank in known))
-    return GroupView(name[0], name[1], members, order, inferred, lanes, tuple(p2p))
+    return GroupView(*name, members, order, inferred, lanes, traces, tuple(p2p))
 
 
 def _pending_p2p(

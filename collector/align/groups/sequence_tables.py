@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
-from collector.align.groups.lanes import NONE, Lane
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import NONE, GroupView
 from collector.align.roster import RankView, Roster
 from collector.align.stacks.activity import activity_of, place
 from collector.align.stacks.user_frames import is_user_frame
@@ -49,7 +48,7 @@ def group_tables(
 
 
 def _table(group: GroupView, roster: Roster, differ: int | None) -> GroupTable:
-    most = max(lane.issued for lane in group.lanes.values())
+    most = max(group.issued.values())
     none = NONE if any(lane.sequences[:1] == (0,) for lane in group.lanes.values()) else 0
     return GroupTable(
         group=group.ref,
@@ -58,17 +57,18 @@ def _table(group: GroupView, roster: Roster, differ: int | None) -> GroupTable:
         behind=fold(group.absent_at(most) if differ is None else ()),
         differ=differ,
         unknown=fold(group.unknown),
-        lanes=tuple(_marks(rank, lane, roster.ranks[rank], none) for rank, lane in group.lanes.items()),
+        lanes=tuple(_marks(rank, group, roster.ranks[rank], none) for rank in group.lanes),
     )
 
 
-def _marks(rank: int, lane: Lane, view: RankView, none: int) -> LaneMarks:
+def _marks(rank: int, group: GroupView, view: RankView, none: int) -> LaneMarks:
+    lane = group.lanes[rank]
     told = lane.pending[:1] or lane.sequences[-1:]
     at = lane.at(told[0]) if told else ()
     record = None if view.trace is None or not at else view.trace.record(at[-1])
     return LaneMarks(
         rank=rank,
-        issued=max(none, lane.issued),
+        issued=max(none, group.issued[rank]),
         completed=max(none, lane.completed),
         oldest_kept=max(none + 1, lane.first_kept),
         pending=lane.pending[:8],

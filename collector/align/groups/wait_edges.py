@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from collector.align.groups.device_queues import Queue, queues_of
-from collector.align.groups.lanes import NONE
-from collector.align.groups.process_groups import GroupView, PendingP2P
 from collector.align.groups.signature_rules import OTHER_SIDE
+from collector.align.groups.table import NONE, GroupView, PendingP2P
 from collector.align.roster import UNKNOWN, Roster
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.user_frames import user_call
@@ -44,9 +43,9 @@ class Edge:
     signature: Signature
     sequence: int | None
     """None for point-to-point operations: their numbers are not comparable between ranks."""
-    is_p2p: bool
-    call_site: Frame | None
-    created_ns: int
+    is_p2p: bool = False
+    call_site: Frame | None = None
+    created_ns: int = 0
     queued: tuple[int, ...] = ()
     """Those of `holders` who have issued it too, and whose queue has not come to it."""
     begun: bool = True

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from collector.align.group_clocks import ahead_of_first
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.align.thresholds import LEAST_OPERATIONS
 from shared.wire.trace import Trace
 

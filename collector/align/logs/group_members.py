@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.observations import Observations
-from shared.answer.diagnosis import GroupRef
-from shared.rank_sets import MOST_RANKS, fold
+from shared.rank_sets import MOST_RANKS
 from shared.wire.log_events import LogEvent
 
 
@@ -70,10 +69,9 @@ class Membership:
         """How many members the group has, where that is known."""
         return self.world_size if self.is_world(key) else None
 
-    def ref(self, key: GroupKey, ranks: Iterable[int]) -> GroupRef:
-        """The group for the answer, with the members that are known."""
-        name, description = (key.name, key.description) if key.told else ("" if key.name else "0", "")
-        return GroupRef(name=name, description=description, ranks=fold(ranks))
+    def named(self, key: GroupKey) -> tuple[str, str]:
+        """Name and description of the group for the answer."""
+        return (key.name, key.description) if key.told else ("" if key.name else "0", "")
 
     def translate(self, named: Iterable[int], speakers: Mapping[int, int]) -> tuple[int, ...] | None:
         """Return the global ranks of some group ranks, ascending; None where that is not clear.

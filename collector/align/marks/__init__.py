@@ -1,1 +1,1 @@
-"""How far each rank is in each group, and what it called there: one table for what logs and NCCL RAS tell."""
+"""Readers of log lines that count a group's operations: each fills the one table, `align/groups/table.py`."""

@@ -13,9 +13,8 @@ blocks, as NCCL writes a redirected standard output, lacks its last lines: nobod
 from collections import defaultdict
 from dataclasses import dataclass
 
+from collector.align.groups.table import Call, GroupView, Lane, Witness
 from collector.align.logs.attributed_lines import Statements
-from collector.align.marks.table import Call, MarkTable, RankMark, Witness
-from shared.answer.diagnosis import GroupRef
 from shared.isolation import costs_itself
 from shared.wire.nccl_calls import P2P, LoggedCall, LoggedCommunicator
 
@@ -34,7 +33,7 @@ _Calls = dict[int, tuple[LoggedCall, ...]]
 
 
 @dataclass(frozen=True)
-class _Lane:
+class _Calling:
     """One rank's calls on one communicator, by opCount. Of the first number, calls may be missing."""
 
     rank: int
@@ -47,7 +46,7 @@ class _Lane:
 
 
 @costs_itself(lambda statements, world_size: [])
-def tables_by_calls(statements: Statements, world_size: int | None) -> list[MarkTable]:
+def tables_by_calls(statements: Statements, world_size: int | None) -> list[GroupView]:
     """Return one table for each communicator that can be lined up."""
     return [_table(*found) for found in _lined_up(statements.communicators, world_size)]
 
@@ -68,7 +67,7 @@ def ranks_of_processes(
 
 def _lined_up(
     communicators: tuple[LoggedCommunicator, ...], world_size: int | None
-) -> list[tuple[str, int, list[_Lane]]]:
+) -> list[tuple[str, int, list[_Calling]]]:
     ranks = ranks_of_processes(communicators, world_size)
     by_identity: dict[tuple[str, int], dict[int, LoggedCommunicator]] = defaultdict(dict)
     for each in communicators:
@@ -102,26 +101,27 @@ def _nameless(
     }
 
 
-def _lane(rank: int, communicator: LoggedCommunicator) -> _Lane:
+def _lane(rank: int, communicator: LoggedCommunicator) -> _Calling:
     calls: dict[int, list[LoggedCall]] = defaultdict(list)
     for call in communicator.calls:
         calls[call.number].append(call)
-    return _Lane(rank, {number: tuple(each) for number, each in calls.items()}, communicator.cut)
+    return _Calling(rank, {number: tuple(each) for number, each in calls.items()}, communicator.cut)
 
 
-def _table(identity: str, size: int, lanes: list[_Lane]) -> MarkTable:
+def _table(identity: str, size: int, lanes: list[_Calling]) -> GroupView:
     """2, 3. What each rank called, and how far it has come."""
     comparable = {lane.rank: {n: c for n, c in lane.calls.items() if n != min(lane.calls) or n == 0} for lane in lanes}
     longest: _Calls = {}
     for calls in comparable.values():
         longest = {**longest, **{n: c for n, c in calls.items() if len(c) > len(longest.get(n, ()))}}
     ends = not any(lane.cut for lane in lanes) and len({lane.last for lane in lanes}) < 3
-    return MarkTable(
+    return GroupView(
         witness=Witness.CALLS,
+        name=identity,
+        description="NCCL communicator",
         title=f"NCCL communicator {identity}",
-        group=GroupRef(name=identity, description="NCCL communicator", ranks=""),
-        marks={
-            lane.rank: RankMark(
+        lanes={
+            lane.rank: Lane(
                 issued=lane.last if ends else None,
                 calls={n: _call(c, longest[n]) for n, c in comparable[lane.rank].items()},
             )

@@ -5,10 +5,9 @@ other side hearsay that counts only for a rank without a line of its own. A sequ
 sides only, and where all ran the same: on the other side 0 means unset.
 """
 
+from collector.align.groups.table import Call, GroupView, Lane, Witness
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
-from collector.align.marks.table import Call, MarkTable, RankMark, Witness
-from shared.answer.diagnosis import GroupRef
 from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent
 
@@ -17,7 +16,7 @@ _Facts = tuple[str, str, str, str]
 
 
 @costs_itself(lambda statements, membership: [])
-def tables_by_fingerprints(statements: Statements, membership: Membership) -> list[MarkTable]:
+def tables_by_fingerprints(statements: Statements, membership: Membership) -> list[GroupView]:
     """Return the table of what each member ran, of ranks where their places in the group can be translated."""
     lines = [
         (rank, event) for rank, event in statements.of_kind(EventKind.COLLECTIVE_MISMATCH) if "rank" in event.fields
@@ -38,15 +37,14 @@ def tables_by_fingerprints(statements: Statements, membership: Membership) -> li
     return [_table(told, own, membership.by_place(told, speakers))] if told else []
 
 
-def _table(told: dict[int, _Facts], own: dict[int, LogEvent], ranks: dict[int, int] | None) -> MarkTable:
+def _table(told: dict[int, _Facts], own: dict[int, LogEvent], ranks: dict[int, int] | None) -> GroupView:
     number = next((int(event.fields["sequence"]) for event in own.values() if "sequence" in event.fields), 0)
-    return MarkTable(
+    return GroupView(
         witness=Witness.FINGERPRINTS,
-        title="",
-        group=GroupRef(name="", description="", ranks=""),
-        marks={
-            (place if ranks is None else ranks[place]): RankMark(
-                calls={number: _call(told[place])}, line=own.get(place), heard=place in own
+        name="",
+        lanes={
+            (place if ranks is None else ranks[place]): Lane(
+                None, calls={number: _call(told[place])}, line=own.get(place), heard=place in own
             )
             for place in sorted(told)
         },

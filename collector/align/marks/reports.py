@@ -5,9 +5,9 @@ They are one reporter's word, taken from counters or messages that had arrived. 
 
 from collections.abc import Iterable
 
+from collector.align.groups.table import GroupView, Lag, Line, Witness
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
-from collector.align.marks.table import Lag, Line, Witness
 from shared.isolation import costs_itself
 from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
@@ -67,13 +67,13 @@ def _desync(statements: Statements, membership: Membership) -> Iterable[Lag]:
     if lines and (named or waiting):
         reporters = (who for part, who in _REPORTERS if all(part in event.text for _, event in lines))
         yield Lag(
-            witness=Witness.COUNTERS,
-            what="collective" + (f" #{numbers[-1]}" if numbers else ""),
-            waiting=waiting,
-            behind=membership.translate(sorted(named), {}) or (),
+            GroupView("", witness=Witness.COUNTERS),
+            numbers[-1] if numbers else None,
+            "collective" + (f" #{numbers[-1]}" if numbers else ""),
+            waiting,
+            membership.translate(sorted(named), {}) or (),
             came=max(1, len(joined)),
             missing=len(named),
-            number=numbers[-1] if numbers else None,
             reporter=next(reporters, _WATCHDOG),
             places=places_in_words(sorted(named)),
             lines=tuple(lines),
@@ -110,13 +110,13 @@ def _barrier(
     every = any("all" in event.fields for event in told.values())
     late = "it reports reaching the barrier, too: late, or its message was lost"
     return Lag(
-        witness=Witness.BARRIER,
-        what="a monitored barrier",
-        waiting=tuple(sorted({who for who in known.values() if who not in behind})),
-        behind=behind,
+        GroupView("", witness=Witness.BARRIER, op="monitored_barrier"),
+        None,
+        "a monitored barrier",
+        tuple(sorted({who for who in known.values() if who not in behind})),
+        behind,
         came=len(came),
         missing=len(named) + (0 if every else _unheard(came, named, membership)),
-        op="monitored_barrier",
         reporter=f"group rank {place}" if rank is None else f"rank {rank}",
         places=places_in_words(named),
         lines=tuple((rank, event) for event in told.values()),

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from collector.align.groups.signature_rules import Facts, facts_of, members_by_sizes
+from collector.align.groups.table import Call, GroupView, Lane, Witness
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import UNTOLD, GroupKey, Membership, key_of
-from collector.align.marks.table import Call, MarkTable, RankMark, Witness
 from collector.align.thresholds import INCIDENT_SECONDS
 from shared.formats.logs.timestamps import seconds_between
 from shared.isolation import costs_itself
@@ -76,21 +76,23 @@ class GroupMarks:
 
 
 @costs_itself(lambda statements, membership: [])
-def tables_by_watchdogs(statements: Statements, membership: Membership) -> list[MarkTable]:
+def tables_by_watchdogs(statements: Statements, membership: Membership) -> list[GroupView]:
     """Return one table for each group; where lines of several carry its name, their numbers mean nothing to others."""
     return [_table(key, marks, membership) for key, marks in _marks_of(statements).items()]
 
 
-def _table(key: GroupKey, marks: GroupMarks, membership: Membership) -> MarkTable:
+def _table(key: GroupKey, marks: GroupMarks, membership: Membership) -> GroupView:
     mixed = membership.is_mixed(key) or marks.mixed
     stuck = {rank: timeout for rank, timeout in marks.stuck.items() if timeout.is_comparable and not mixed}
     enqueued = {} if mixed else marks.enqueued
     sizes = {timeout.members for timeout in stuck.values()}
-    return MarkTable(
+    name, description = membership.named(key)
+    return GroupView(
         witness=Witness.COUNTERS,
+        name=name,
+        description=description,
         title=str(key),
-        group=membership.ref(key, ()),
-        marks={
+        lanes={
             rank: _mark(stuck.get(rank), enqueued.get(rank), marks.lines.get(rank))
             for rank in sorted(stuck.keys() | enqueued.keys())
         },
@@ -100,10 +102,11 @@ def _table(key: GroupKey, marks: GroupMarks, membership: Membership) -> MarkTabl
     )
 
 
-def _mark(timeout: Timeout | None, enqueued: int | None, line: LogEvent | None) -> RankMark:
+def _mark(timeout: Timeout | None, enqueued: int | None, line: LogEvent | None) -> Lane:
     if timeout is None:
-        return RankMark(issued=enqueued, line=line)
-    return RankMark(enqueued, timeout.sequence, {timeout.sequence: timeout.call}, timeout.event)
+        return Lane(enqueued, line=line)
+    calls = {timeout.sequence: timeout.call}
+    return Lane(enqueued, pending=(timeout.sequence,), calls=calls, line=timeout.event)
 
 
 def _marks_of(statements: Statements) -> dict[GroupKey, GroupMarks]:

@@ -6,15 +6,14 @@ second or more later, shows the same. One that shows others says that the job mo
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from collector.align.marks.table import MarkTable, RankMark, Witness
+from collector.align.groups.table import GroupView, Lane, Witness
 from collector.align.ras.process_ranks import ProcessesOfRanks, world_of
 from collector.align.thresholds import RAS_REPORTS_APART_NS
-from shared.answer.diagnosis import GroupRef
 from shared.isolation import costs_itself
-from shared.rank_sets import fold, unfold
+from shared.rank_sets import unfold
 from shared.wire.ras import UNANSWERED, Communicator, Launched, RasNetwork, RasStatus
 from shared.wire.snapshot import NodeSnapshot, RankSnapshot
 
@@ -25,19 +24,14 @@ _MOST_LOST = 16
 class RasGroup:
     """One communicator by its newest report. Ranks are global ranks."""
 
-    name: str
+    view: GroupView
+    """Its members, as far as they are known."""
     size: int
-    members: tuple[int, ...]
-    """As far as they are known."""
-    launches: dict[str, MarkTable]
-    """By operation."""
+    launches: tuple[GroupView, ...]
+    """The same, with what each has launched: one for each operation."""
     standings: dict[RasStatus, tuple[int, ...]]
 
-    @property
-    def ref(self) -> GroupRef:
-        return GroupRef(name=self.name, description="", ranks=fold(self.members))
-
-    def is_whole(self, table: MarkTable) -> bool:
+    def is_whole(self, table: GroupView) -> bool:
         """Are all counted there that can have launched anything?"""
         silent = (RasStatus.NOCOMM, RasStatus.SILENT, RasStatus.DEAD, RasStatus.UNKNOWN)
         return (table.size or 0) >= self.size - sum(len(self.standings.get(status, ())) for status in silent)
@@ -108,11 +102,13 @@ def _group(one: Communicator, ranks: Mapping[int, int], *, is_world: bool) -> Ra
     size = max(one.size or 0, *(sum(level.number for level in levels) for levels in one.launched.values()), 0)
     if is_world and all(own == rank for own, rank in order.items()):
         order = {own: own for own in range(size)} | order
+    members = tuple(sorted(set(order.values())))
+    title = f"communicator {one.hash}"
+    view = GroupView(one.hash, "", members, members, witness=Witness.LAUNCHES, title=title, tells_waits=False)
     return RasGroup(
-        name=one.hash,
+        view=view,
         size=size,
-        members=tuple(sorted(set(order.values()))),
-        launches={op: _table(one.hash, op, levels, order, size) for op, levels in one.launched.items()},
+        launches=tuple(_table(view, op, levels, order, size) for op, levels in one.launched.items()),
         standings={
             RasStatus(standing.word): tuple(sorted(order[own] for own in unfold(standing.ranks) if own in order))
             for standing in one.standings
@@ -120,29 +116,21 @@ def _group(one: Communicator, ranks: Mapping[int, int], *, is_world: bool) -> Ra
     )
 
 
-def _table(name: str, op: str, levels: Sequence[Launched], order: Mapping[int, int], size: int) -> MarkTable:
+def _table(view: GroupView, op: str, levels: Sequence[Launched], order: Mapping[int, int], size: int) -> GroupView:
     """Where exactly one set is not listed, its members are those that no other set lists."""
     listed = {own for level in levels for own in unfold(level.ranks)}
     rest = tuple(own for own in order if own not in listed)
     unlisted = [level for level in levels if not level.ranks]
     deducible = len(unlisted) == 1 and len(order) == size and len(rest) == unlisted[0].number
-    marks: dict[int, RankMark] = {}
+    lanes: dict[int, Lane] = {}
     unnamed: Counter[int] = Counter()
     for level in levels:
         members = rest if deducible and not level.ranks else unfold(level.ranks)
-        known = {order[own]: RankMark(issued=level.operations) for own in members if own in order}
-        marks |= known
+        known = {order[own]: Lane(level.operations) for own in members if own in order}
+        lanes |= known
         unnamed[level.operations] += level.number - len(known)
-    return MarkTable(
-        witness=Witness.LAUNCHES,
-        title=f"communicator {name}",
-        group=GroupRef(name=name, description="", ranks=""),
-        marks=dict(sorted(marks.items())),
-        size=sum(level.number for level in levels),
-        tells_waits=False,
-        op=op,
-        unnamed=+unnamed,
-    )
+    counted = sum(level.number for level in levels)
+    return replace(view, op=op, lanes=dict(sorted(lanes.items())), unnamed=+unnamed, size=counted)
 
 
 def _trouble(network: RasNetwork, ranks: Mapping[int, int], groups: Sequence[RasGroup]) -> dict[int, RasStatus]:

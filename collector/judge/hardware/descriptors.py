@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from collector.align.observations import Observations
-from collector.align.roster import RankView
+from collector.align.roster import RankView, Roster
 from collector.align.thresholds import (
     BROKEN_LINK_RETRANSMITS,
     FULL_TABLE,
@@ -24,6 +24,7 @@ from collector.align.thresholds import (
     NEARLY_ALL,
 )
 from collector.judge.fault import Accuser, Fault
+from collector.judge.report.sentences import say
 from shared.answer.diagnosis import FdEvidence, Link, LinkEnd
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
@@ -41,29 +42,29 @@ def with_descriptors(fault: Fault, observations: Observations) -> Fault:
     """Add what the culprits' descriptors show; where no agent shows them, what the victims' connections show."""
     found: list[FdEvidence] = []
     for rank in fault.culprits[:_MOST_RANKS]:
-        found += list(_of_rank(observations.roster.ranks[rank], observations))[:_MOST]
+        found += list(_of_rank(observations.roster.ranks[rank], observations.roster))[:_MOST]
     unseen = fault.kind is Kind.RANK_UNREACHABLE
     if fault.culprits and not unseen:
         return replace(fault, evidence=(*fault.evidence, *found)) if found else fault
-    stuck = _stuck_connections(fault, observations, to_strangers=unseen)[:_MOST]
+    stuck = _stuck_connections(fault, observations.roster, to_strangers=unseen)[:_MOST]
     if not stuck:
         return fault
-    found = [_of_connection(view, socket, observations) for view, socket in stuck]
+    found = [_of_connection(view, socket, observations.roster) for view, socket in stuck]
     fault = replace(fault, named_by=fault.named_by | {Accuser.CONNECTIONS}, evidence=(*fault.evidence, *found))
-    return _with_links(fault, stuck, observations) if unseen or fault.kind is Kind.STUCK_TOGETHER else fault
+    return _with_links(fault, stuck, observations.roster) if unseen or fault.kind is Kind.STUCK_TOGETHER else fault
 
 
 def under_way(fault: Fault, observations: Observations) -> str | None:
     """Say what has left a victim and has not come to the other end; None where all data has come."""
     sent = [
         (socket.retransmits, view, socket)
-        for view, socket in _connections(fault, observations)
+        for view, socket in _connections(fault, observations.roster)
         if socket.state == _CONNECTED and socket.unsent_bytes > 0
     ]
     if not sent:
         return None
     times, view, socket = max(sent, key=lambda each: (each[0], -each[1].rank, each[2].remote))
-    owner = _owner(socket, observations)
+    owner = _owner(socket, observations.roster)
     to = socket.remote if owner is None else f"rank {owner.rank}{_on(owner)}"
     again = f", sent {times + 1} times," if times else ""
     return f"data{again} from rank {view.rank}{_on(view)} to {to} has not been acknowledged"
@@ -73,34 +74,32 @@ def _on(view: RankView) -> str:
     return f" on {view.host}" if view.host else ""
 
 
-def _connections(fault: Fault, observations: Observations) -> list[tuple[RankView, Socket]]:
+def _connections(fault: Fault, roster: Roster) -> list[tuple[RankView, Socket]]:
     """The victims' TCP sockets, by rank."""
-    tables = ((view, fds_of(view)) for view in (observations.roster.ranks[rank] for rank in fault.victims))
+    tables = ((view, fds_of(view)) for view in (roster.ranks[rank] for rank in fault.victims))
     return [(view, s) for view, fds in tables if fds is not None for s in fds.sockets if s.kind.startswith("tcp")]
 
 
-def _stuck_connections(
-    fault: Fault, observations: Observations, *, to_strangers: bool
-) -> list[tuple[RankView, Socket]]:
+def _stuck_connections(fault: Fault, roster: Roster, *, to_strangers: bool) -> list[tuple[RankView, Socket]]:
     """Connections of victims that do not get on; of these perhaps those alone that lead to no rank that is seen."""
-    stuck = [(view, socket) for view, socket in _connections(fault, observations) if _is_stuck(socket)]
-    return [each for each in stuck if _owner(each[1], observations) is None] if to_strangers else stuck
+    stuck = [(view, socket) for view, socket in _connections(fault, roster) if _is_stuck(socket)]
+    return [each for each in stuck if _owner(each[1], roster) is None] if to_strangers else stuck
 
 
-def _with_links(fault: Fault, stuck: list[tuple[RankView, Socket]], observations: Observations) -> Fault:
+def _with_links(fault: Fault, stuck: list[tuple[RankView, Socket]], roster: Roster) -> Fault:
     """Where all are stuck together, data that nobody acknowledges for long tells the link, with both ends."""
     lossy = [(view, s) for view, s in stuck if s.state == _CONNECTED and s.retransmits >= BROKEN_LINK_RETRANSMITS]
     if not lossy:
         return fault
     links = tuple(
-        Link(from_=LinkEnd(rank=view.rank, host=view.host), to=_end(socket, observations)) for view, socket in lossy
+        Link(from_=LinkEnd(rank=view.rank, host=view.host), to=_end(socket, roster)) for view, socket in lossy
     )
     cause = Cause.NETWORK if fault.cause in (None, Cause.UNKNOWN) else fault.cause
     return replace(fault, cause=cause, links=(*fault.links, *links))
 
 
-def _end(socket: Socket, observations: Observations) -> LinkEnd:
-    owner = _owner(socket, observations)
+def _end(socket: Socket, roster: Roster) -> LinkEnd:
+    owner = _owner(socket, roster)
     return LinkEnd(host=socket.remote) if owner is None else LinkEnd(rank=owner.rank, host=owner.host)
 
 
@@ -109,14 +108,12 @@ def fds_of(view: RankView) -> Fds | None:
     return next((look.fds for look in reversed(view.looks) if isinstance(look.fds, Fds)), None)
 
 
-def _of_rank(view: RankView, observations: Observations) -> Iterable[FdEvidence]:
+def _of_rank(view: RankView, roster: Roster) -> Iterable[FdEvidence]:
     fds = fds_of(view)
     if fds is None or view.gone:
         return
-    others = [
-        table for other in observations.roster.present() if other is not view and (table := fds_of(other)) is not None
-    ]
-    yield from (_of_connection(view, socket, observations) for socket in fds.sockets if _is_stuck(socket))  # 1, 2
+    others = [table for other in roster.present() if other is not view and (table := fds_of(other)) is not None]
+    yield from (_of_connection(view, socket, roster) for socket in fds.sockets if _is_stuck(socket))  # 1, 2
     yield from _of_store(view, fds, others)  # 3
     yield from _of_pipes(view)  # 4
     yield from _of_files(view, fds, others)  # 5
@@ -124,8 +121,8 @@ def _of_rank(view: RankView, observations: Observations) -> Iterable[FdEvidence]
     yield from _of_servers(view, fds)  # 6
 
 
-def _of_connection(view: RankView, socket: Socket, observations: Observations) -> FdEvidence:
-    owner = _owner(socket, observations)
+def _of_connection(view: RankView, socket: Socket, roster: Roster) -> FdEvidence:
+    owner = _owner(socket, roster)
     told = _connection_in_words(view, socket, "" if owner is None else f" (rank {owner.rank})")
     return _evidence(view, told, fd=socket.fd, target=socket.remote)
 
@@ -140,20 +137,14 @@ def _is_stuck(socket: Socket) -> bool:
 
 def _connection_in_words(view: RankView, socket: Socket, owner: str) -> str:
     to = f"{'the store at ' if socket.to_store else ''}{socket.remote}{owner}"
-    if socket.state == "SYN_SENT":
-        again = f", retried {socket.retransmits} times" if socket.retransmits else ""
-        return f"rank {view.rank} is trying to connect to {to}, which does not answer (SYN_SENT{again})"
-    if socket.state == "CLOSE_WAIT":
-        return f"{to} has closed its connection with rank {view.rank}, which still holds it (CLOSE_WAIT)"
-    return (
-        f"{to} has acknowledged none of the {socket.unsent_bytes} bytes that rank {view.rank} has sent "
-        f"{socket.retransmits + 1} times"
-    )
+    words = {"rank": view.rank, "to": to, "state": socket.state, "unsent": socket.unsent_bytes}
+    words |= {"times": socket.retransmits, "sent": socket.retransmits + 1}
+    return say("connection", words | ({"again": ""} if socket.retransmits else {}))
 
 
-def _owner(socket: Socket, observations: Observations) -> RankView | None:
+def _owner(socket: Socket, roster: Roster) -> RankView | None:
     """Which rank holds the other end, where one does by its own table."""
-    for view in observations.roster.present():
+    for view in roster.present():
         fds = fds_of(view)
         ends = () if fds is None else fds.sockets
         if any(end.local == socket.remote and end.remote in (socket.local, "0.0.0.0:0", "[::]:0") for end in ends):

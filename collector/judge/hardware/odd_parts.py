@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from collector.align.node_facts import NodeFacts
 from collector.align.observations import Observations
+from collector.align.roster import Roster
 from collector.align.thresholds import (
     COMPUTING_POWER_SHARE,
     IDLE_GPU_PERCENT,
@@ -25,10 +26,10 @@ from collector.align.thresholds import (
     USED_GPU_PERCENT,
 )
 from collector.judge.fault import Fault
+from collector.judge.report.sentences import say
 from collector.judge.report.summaries import summary_of
 from shared.answer.diagnosis import Evidence, GpuEvidence, Link, LinkEnd, PortEvidence
 from shared.answer.words import Cause
-from shared.plural import either
 from shared.rank_sets import fold, ranks_in_words
 from shared.wire.devices import Gpu, Port
 
@@ -65,7 +66,7 @@ def with_odd_parts(fault: Fault, observations: Observations) -> Fault:
     facts = {host: observations.nodes[host] for host in hosts if host in observations.nodes}
     doing = _doing(fault, gpus, facts)  # 1
     changed = replace(fault, remarks=(*fault.remarks, doing)) if doing else fault
-    odd = _odd_gpu(gpus, fault, observations) or _odd_port(facts, hosts)  # 2, 3
+    odd = _odd_gpu(gpus, fault, observations.roster) or _odd_port(facts, hosts)  # 2, 3
     return changed if odd is None else _with_odd(changed, odd, observations)
 
 
@@ -87,22 +88,11 @@ def _with_odd(fault: Fault, odd: _Odd, observations: Observations) -> Fault:
 def _doing(fault: Fault, gpus: Mapping[int, Sequence[Gpu]], facts: Mapping[str, NodeFacts]) -> str:
     moving = [f"{port.name} of {host}" for host, node in facts.items() for port in node.ports if _moves(port)]
     linked = sorted(rank for rank, mine in gpus.items() if any(gpu.nvlink_moves for gpu in mine))
-    if moving or linked:
-        where = [*moving[:_MOST_PORTS], *([f"the NVLinks of {ranks_in_words(linked)}"] if linked else [])]
-        return f"data still moves over {', '.join(where)}: the ranks may be slow rather than stuck"
-    if not gpus or len(gpus) < len(fault.victims):
-        return ""
-    if all(map(spin, gpus.values())):
-        return (
-            f"{either(gpus, 'the GPU spins', 'all GPUs spin')} in a kernel, at a fraction of the power that computing "
-            "takes: the operation was launched and waits for data"
-        )
-    if all(map(_is_idle, gpus.values())):
-        return (
-            f"{either(gpus, 'the GPU has', 'all GPUs have')} nothing to do: the operation was never launched on the "
-            "devices, or has ended there"
-        )
-    return ""
+    where = [*moving[:_MOST_PORTS], *([f"the NVLinks of {ranks_in_words(linked)}"] if linked else [])]
+    does = "moves" if where else ""
+    if not does and gpus and len(gpus) >= len(fault.victims):
+        does = "spin" if all(map(spin, gpus.values())) else "idle" if all(map(_is_idle, gpus.values())) else ""
+    return say("devices", {"does": does, "where": ", ".join(where), "ranks": tuple(gpus)})
 
 
 def _moves(port: Port) -> bool:
@@ -136,13 +126,13 @@ def _computes(gpus: Iterable[Gpu]) -> bool:
 # Step 2.
 
 
-def _odd_gpu(gpus: Mapping[int, Sequence[Gpu]], fault: Fault, observations: Observations) -> _Odd | None:
+def _odd_gpu(gpus: Mapping[int, Sequence[Gpu]], fault: Fault, roster: Roster) -> _Odd | None:
     spinning = [rank for rank, mine in gpus.items() if spin(mine)]
     others = [rank for rank in fault.victims if rank not in spinning]
     if len(others) != 1 or len(spinning) < LEAST_NODES or others[0] not in gpus:
         return None
     rank = others[0]
-    host = observations.roster.ranks[rank].host
+    host = roster.ranks[rank].host
     if host is None or not (_is_idle(gpus[rank]) or _computes(gpus[rank])):
         return None
     what = "has nothing to do" if _is_idle(gpus[rank]) else "still computes"

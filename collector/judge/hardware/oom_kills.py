@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from collector.align.node_facts import pids_of
 from collector.align.observations import Observations
-from collector.align.roster import RankView
+from collector.align.roster import RankView, Roster
 from shared.wire.kernel_events import KernelEvent, KernelEventKind
 
 _ENDS = frozenset({KernelEventKind.OOM_KILL, KernelEventKind.CRASH})
@@ -39,11 +39,11 @@ def unseen_kills(view: RankView, observations: Observations) -> tuple[KernelEven
     return tuple(event for event in ends if _is_alike(event, alike))
 
 
-def are_all(view: RankView, kills: Collection[KernelEvent], observations: Observations) -> bool:
+def are_all(view: RankView, kills: Collection[KernelEvent], roster: Roster) -> bool:
     """Are there kills, and as many as ranks that lack on that node? (2)"""
     if not kills:
         return False
-    lost = [other for other in observations.roster.by_host[view.host] if _is_lost(other)]
+    lost = [other for other in roster.by_host[view.host] if _is_lost(other)]
     return len({event.pid for event in kills}) == len(lost)
 
 

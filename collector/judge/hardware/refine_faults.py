@@ -13,7 +13,8 @@ from itertools import compress
 
 from collector.align.node_facts import NodeFacts, breaks_device, breaks_network, gpu_trouble, is_device
 from collector.align.observations import Observations
-from collector.align.roster import RankView
+from collector.align.roster import ByRank, RankView
+from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.kernel_facts import stack_row
 from collector.align.stacks.tables.row_types import Told
 from collector.align.thresholds import is_majority
@@ -64,7 +65,7 @@ def _with_culprits(fault: Fault, observations: Observations) -> Fault:
     cause = causes.pop() if len(causes) == 1 else None
     changed = replace(fault, evidence=(*fault.evidence, *evidence)) if evidence else fault
     kills = [(view, unseen_kills(view, observations)) for view in views]
-    if any(are_all(view, found, observations) for view, found in kills):
+    if any(are_all(view, found, observations.roster) for view, found in kills):
         changed = replace(changed, remarks=(*changed.remarks, REMARK))
     return changed if cause is None else replace(changed, cause=cause)
 
@@ -75,19 +76,19 @@ def _cause(view: RankView, fault: Fault, observations: Observations) -> Cause | 
     mine = observations.kernel_on(view.rank)
     if fault.kind in _ENDED:
         kills = unseen_kills(view, observations)
-        return _cause_of_end(now, [*mine, *kills] if are_all(view, kills, observations) else mine)
+        return _cause_of_end(now, [*mine, *kills] if are_all(view, kills, observations.roster) else mine)
     row = stack_row(_kernel_stack(view, mine))
     if row is not None and now in (Cause.UNKNOWN, Cause.USER_CODE):
         return row.cause
     sick = any(map(gpu_trouble, observations.gpus_of(view.rank)))
     broken = sick or any(breaks_device(event) for event in mine)
-    may_be = now in _OPEN or (now is Cause.USER_CODE and _is_in_torch(view, observations))
+    may_be = now in _OPEN or (now is Cause.USER_CODE and _is_in_torch(view, observations.activities))
     return Cause.GPU_FAULT if broken and may_be and fault.kind is Kind.RANK_NOT_JOINED else None
 
 
-def _is_in_torch(view: RankView, observations: Observations) -> bool:
+def _is_in_torch(view: RankView, activities: ByRank[Activity]) -> bool:
     """Has its code called PyTorch, in a frame that tells nothing? A launch on a lost GPU may not come back."""
-    activity = observations.activities.get(view.rank)
+    activity = activities.get(view.rank)
     return activity is not None and activity.told is Told.IN_LIBRARY and "/torch/" in (activity.frames[-1].file or "")
 
 

@@ -8,22 +8,21 @@
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
+from collector.align.groups.table import Call, GroupView, Lag, Line, Witness
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
 from collector.align.marks.call_lines import tables_by_calls
 from collector.align.marks.detail_lines import tables_by_fingerprints
 from collector.align.marks.reports import ASKED_FIRST, lags_by_reports, places_in_words
-from collector.align.marks.table import Call, Lag, Line, MarkTable, Witness
 from collector.align.marks.watchdog_lines import tables_by_watchdogs
-from collector.judge.logs.vote import Opinion, line_of, voted, with_field, writers_of
-from collector.judge.marks.behind import lag_in, may_be_named, waiters_in
+from collector.judge.logs.vote import Opinion, line_of, opinion_by, voted, with_field, writers_of
+from collector.judge.marks.behind import edges_of, lag_in
 from collector.judge.marks.sides import Sides, calls_of, difference_in
 from shared.answer.diagnosis import Evidence, LogEvidence, SequenceEvidence, Side, SignatureEvidence
-from shared.answer.words import Cause, Kind
+from shared.answer.words import Kind
 from shared.isolation import costs_itself
 from shared.plural import either, ranks_with
 from shared.rank_sets import fold, ranks_in_words
@@ -31,7 +30,6 @@ from shared.wire.log_events import EventKind
 
 _MOST_LINES = 8
 """Lines shown of one opinion."""
-_NO_DIVERGENCE = "the available logs show no divergence"
 _INSIDE = "a counter moves when the call returns: the rank may be inside the call, which only its native stack shows"
 _ONE_FOR_ANOTHER = "one of them may wait for another, as in making a communicator, which no line of theirs shows"
 _CALLS_ALONE = "it may also still wait for an earlier operation; these lines show calls, not completions"
@@ -64,42 +62,38 @@ def opinions_by_marks(statements: Statements, membership: Membership) -> list[Op
     return opinions + _rooted(lags, waiting, statements) + _barrier_from_outside(statements)
 
 
-def _mismatch(table: MarkTable, number: int, sides: Sides[Hashable]) -> Opinion:
+def _mismatch(table: GroupView, number: int, sides: Sides[Hashable]) -> Opinion:
     """1. The earliest number at which two members called something else."""
     calls = calls_of(table, number, sides)
     culprits = () if table.places else sides.odd
     first, agreed = calls[0]
     verb = _VERBS[table.witness]
-    group = table.ref(sides.ranks)
+    group = table.ref_of(sides.ranks)
     told = "; ".join(f"{_who(ranks, table)}: {call.words}" for call, ranks in calls)
     where = f" at{table.at(number).removeprefix(' at')}" if table.title else ""
-    said = f"the ranks {verb} different operations{where}, and no side has a majority: {told}"
+    words = {"verb": verb, "where": where, "told": told, **({"apart": ""} if sides.odd else {})}
     if sides.odd:
-        odd, _ = calls[1]
-        said = f"{_who(sides.odd, table)} {verb} {odd.words} where {_who(agreed, table)} {verb} {first.words}"
-        said += table.at(number)
-    return Opinion(
-        witness=table.witness,
-        kind=Kind.COLLECTIVE_MISMATCH,
-        culprits=culprits,
-        victims=() if table.places else tuple(rank for rank in sides.ranks if rank not in culprits),
-        said=said,
-        evidence=(
-            SignatureEvidence(
-                ranks=group.ranks,
-                text=f"according to {table.witness}, the ranks {verb} different operations{where}: {told}",
-                group=group,
-                sequence=number,
-                sides=tuple(_side(call, ranks, table) for call, ranks in calls),
-            ),
-            *_own_lines(table, [ranks for _, ranks in calls]),
-        ),
-        firm=bool(culprits) and _is_firm(table, sides),
-        cause=Cause.USER_CODE,
+        words |= {"odd": _who(sides.odd, table), "others": _who(agreed, table), "at": table.at(number)}
+        words |= {"odd_call": calls[1][0].words, "call": first.words}
+    signatures = SignatureEvidence(
+        ranks=group.ranks,
+        text=f"according to {table.witness}, the ranks {verb} different operations{where}: {told}",
+        group=group,
+        sequence=number,
+        sides=tuple(_side(call, ranks, table) for call, ranks in calls),
+    )
+    return opinion_by(
+        "differ",
+        culprits,
+        () if table.places else tuple(rank for rank in sides.ranks if rank not in culprits),
+        words,
+        *(("the ranks in these lines are numbers within an unknown group",) if table.places else ()),
         op=first.op or None,
+        witness=table.witness,
+        evidence=(signatures, *_own_lines(table, [ranks for _, ranks in calls])),
+        firm=bool(culprits) and _is_firm(table, sides),
         sequence=number if table.witness is Witness.COUNTERS else None,
         ref=group if table.title else None,
-        remarks=("the ranks in these lines are numbers within an unknown group",) if table.places else (),
     )
 
 
@@ -113,24 +107,24 @@ def _one_sided(statements: Statements) -> list[Opinion]:
     return voted("one_sided", lines[:1], victims=(), op=op, ran=op or "another operation")
 
 
-def _is_firm(table: MarkTable, sides: Sides[Hashable]) -> bool:
+def _is_firm(table: GroupView, sides: Sides[Hashable]) -> bool:
     """Do the odd ones speak for themselves, as two of the others do at least?"""
-    heard = {rank for rank, mark in table.marks.items() if mark.heard}
+    heard = {rank for rank, lane in table.lanes.items() if lane.heard}
     return heard.issuperset(sides.odd) and len(heard.intersection(sides.all[0][1])) > 1
 
 
-def _who(ranks: Collection[int], table: MarkTable) -> str:
+def _who(ranks: Collection[int], table: GroupView) -> str:
     return places_in_words(ranks) if table.places else ranks_in_words(tuple(ranks))
 
 
-def _side(call: Call, ranks: tuple[int, ...], table: MarkTable) -> Side:
-    return Side(ranks=table.ref(ranks).ranks, op=call.op or "", sizes=call.sizes, dtypes=call.dtypes)
+def _side(call: Call, ranks: tuple[int, ...], table: GroupView) -> Side:
+    return Side(ranks=table.ref_of(ranks).ranks, op=call.op or "", sizes=call.sizes, dtypes=call.dtypes)
 
 
-def _own_lines(table: MarkTable, sides: Iterable[tuple[int, ...]]) -> Iterable[LogEvidence]:
+def _own_lines(table: GroupView, sides: Iterable[tuple[int, ...]]) -> Iterable[LogEvidence]:
     """One line of each side."""
     for ranks in list(sides)[:_MOST_LINES]:
-        told = ((rank, table.marks[rank].line) for rank in ranks if table.marks[rank].heard)
+        told = ((rank, table.lanes[rank].line) for rank in ranks if table.lanes[rank].heard)
         rank, line = next(((rank, line) for rank, line in told if line is not None), (None, None))
         if line is not None:
             yield line_of(line, None if table.places else rank)
@@ -138,75 +132,73 @@ def _own_lines(table: MarkTable, sides: Iterable[tuple[int, ...]]) -> Iterable[L
 
 def _rooted(lags: list[Lag], waiting: set[int], statements: Statements) -> list[Opinion]:
     """2. Follow the waits across groups and sources; `waiting`: ranks that say themselves that they are in a call."""
-    told = [lag for lag in lags if may_be_named(lag)]
-    held = {rank for lag in told for rank in waiters_in(lag, told)}
+    held = {edge.waiter for edge in edges_of([lag for lag in lags if lag.may_be_named])} | waiting
     opinions = []
     for lag in lags:
-        waits = held | waiting if lag.tells_waits else held | waiting | statements.waited
+        waits = held if lag.table.tells_waits else held | statements.waited
         roots = [rank for rank in lag.behind if rank not in waits]
-        named = may_be_named(lag) and not _may_wait_for_another(roots, lag)
+        named = lag.may_be_named and not _may_wait_for_another(roots, lag)
         opinions.append(_behind(lag, tuple(roots) if named else ()))
     return opinions
 
 
 def _may_wait_for_another(roots: Sequence[int], lag: Lag) -> bool:
     """2. May one of several wait for another, as in making a communicator, where no more ranks than they wait?"""
-    return lag.witness is Witness.COUNTERS and not lag.reporter and 1 < len(roots) >= len(lag.waiting)
+    return _is_counted(lag) and 1 < len(roots) >= len(lag.waiting)
+
+
+def _is_counted(lag: Lag) -> bool:
+    """Do watchdogs' counters of the ranks themselves show it?"""
+    return lag.table.witness is Witness.COUNTERS and not lag.reporter
 
 
 def _behind(lag: Lag, culprits: tuple[int, ...]) -> Opinion:
     """2. Who has not come to what the others wait in."""
+    table, joined = lag.table, not lag.missing
     victims = [rank for rank in lag.behind if rank not in culprits]
-    counted = lag.witness is not Witness.BARRIER and lag.reporter not in ASKED_FIRST
-    remarks = [_INSIDE if lag.tells_waits else _CALLS_ALONE] if counted else []
-    if len(culprits or lag.behind) > 1 and lag.witness is Witness.COUNTERS and not lag.reporter:
+    remarks = []
+    if table.witness is not Witness.BARRIER and lag.reporter not in ASKED_FIRST:
+        remarks.append(_INSIDE if table.tells_waits else _CALLS_ALONE)
+    if len(culprits or lag.behind) > 1 and _is_counted(lag):
         remarks.append(_ONE_FOR_ANOTHER)
-    if victims and may_be_named(lag):
+    if victims and lag.may_be_named:
         remarks.append(f"{ranks_with(victims, 'is', 'are')} behind, too, but waited in another operation")
-    joined = not lag.missing
-    return Opinion(
-        witness=lag.witness,
-        kind=Kind.STUCK_TOGETHER if joined else Kind.RANK_NOT_JOINED,
-        culprits=culprits,
-        victims=tuple(sorted({*lag.waiting, *(() if lag.reporter else victims)})),
-        said=_said(lag, culprits),
+    row = "joined" if joined else "reported" if lag.reporter else "behind"
+    return opinion_by(
+        row,
+        culprits,
+        sorted({*lag.waiting, *(() if lag.reporter else victims)}),
+        _words(lag, culprits),
+        *(() if joined else (*remarks, *lag.remarks)),
+        op=lag.op,
+        witness=table.witness,
         evidence=(*_sequences(lag), *_lines(lag.lines, culprits or lag.waiting if joined else culprits)),
         firm=bool(culprits) and lag.shows_waits and len(lag.waiting) > max(1, len(culprits)),
-        op=lag.op,
-        sequence=lag.number if lag.tells_waits else None,
-        ref=lag.group,
-        remarks=() if joined else (*remarks, *lag.remarks),
+        sequence=lag.number if table.tells_waits else None,
+        ref=None if lag.reporter else table.ref_of((*lag.waiting, *lag.behind)),
     )
 
 
-def _said(lag: Lag, culprits: tuple[int, ...]) -> str:
+def _words(lag: Lag, culprits: tuple[int, ...]) -> Mapping[str, object]:
+    table, words = lag.table, {"waiting": lag.waiting, "behind": lag.behind, "what": lag.what, "reporter": lag.reporter}
     if lag.reporter:
-        if not lag.missing:
-            return f"{ranks_in_words(lag.waiting)} joined {lag.what} and did not finish it, according to {lag.reporter}"
-        verb = "reach" if lag.witness is Witness.BARRIER else "join"
-        who = ranks_in_words(culprits or lag.behind) if lag.behind and may_be_named(lag) else lag.places
-        return f"{who} did not {verb} {lag.what}, according to {lag.reporter}"
-    verb, waiting = _VERBS[lag.witness], ranks_in_words(lag.waiting)
-    if not culprits:
-        return f"{waiting} {verb} {lag.what}, which {ranks_in_words(lag.behind)} had not reached"
-    last = f"{'#' if lag.tells_waits else 'opCount '}{lag.written(min(lag.issued[rank] for rank in culprits))}"
-    return f"{ranks_with(culprits, 'is', 'are')} not past {last}, and {waiting} {verb} {lag.what}"
+        verb = "reach" if table.witness is Witness.BARRIER else "join"
+        return words | {"verb": verb, "who": (culprits or lag.behind) if lag.may_be_named else lag.places}
+    last = table.written(min(table.issued[rank] for rank in culprits)) if culprits else ""
+    return words | {"verb": _VERBS[table.witness], "last": f"{'#' if table.tells_waits else 'opCount '}{last}"}
 
 
 def _sequences(lag: Lag) -> Iterable[Evidence]:
-    if lag.group is None or lag.number is None:
+    if lag.reporter or lag.number is None:
         return
-    ranks = (*lag.waiting, *lag.behind)
-    told = "; ".join(f"rank {rank} at {lag.written(lag.issued[rank])}" for rank in lag.behind[:_MOST_LINES])
-    marks: dict[str, list[int]] = defaultdict(list)
-    for rank in ranks:
-        marks[lag.written(lag.issued[rank]) if rank in lag.issued else "unknown"].append(rank)
+    ranks, table = (*lag.waiting, *lag.behind), lag.table
+    told = "; ".join(f"rank {rank} at {table.written(table.issued[rank])}" for rank in lag.behind[:_MOST_LINES])
     yield SequenceEvidence(
         ranks=fold(ranks),
-        text=f"{ranks_in_words(lag.waiting)} {_VERBS[lag.witness]} {lag.what}; last operation issued: {told}",
-        group=lag.group,
+        text=f"{ranks_in_words(lag.waiting)} {_VERBS[table.witness]} {lag.what}; last operation issued: {told}",
+        group=table.ref_of(ranks),
         sequence=lag.number,
-        issued={mark: fold(each) for mark, each in sorted(marks.items())},
+        issued=table.standing(ranks),
         waiting=fold(lag.waiting),
         absent=fold(lag.behind),
     )
@@ -216,7 +208,7 @@ def _lines(lines: Iterable[Line], about: tuple[int, ...] = ()) -> tuple[LogEvide
     return tuple(line_of(event, rank, about) for rank, event in list(lines)[:_MOST_LINES])
 
 
-def _together(table: MarkTable, speakers: frozenset[int]) -> Opinion | None:
+def _together(table: GroupView, speakers: frozenset[int]) -> Opinion | None:
     """3. All who speak wait in the same operation; one reporter is enough to say what it waited for."""
     waits = table.waiting
     calls = [call for rank, number in waits.items() if (call := table.call(rank, number)) is not None]
@@ -229,25 +221,23 @@ def _together(table: MarkTable, speakers: frozenset[int]) -> Opinion | None:
     partner = tuple(rank for rank in speakers if rank not in waits) if table.size == 2 and silent == 1 else ()
     partner = partner if len(partner) == 1 and len(speakers) == 2 else ()
     all_known = silent is None and len(ranks) > 1 and speakers == set(ranks) == set(range(len(ranks)))
-    rest = f"; {_logs_without(silent, at_least=table.size is None)}" if silent else ""
-    if silent is None:
-        rest = "; the logs do not show whether these are all its members"
-    return Opinion(
+    words = {"call": first.words, "at": table.at(number)} | ({} if silent is None else {"all": ""})
+    words |= {"without": f"; {_logs_without(silent, at_least=table.size is None)}"} if silent else {}
+    return opinion_by(
+        "together",
+        partner,
+        ranks,
+        words,
+        op=first.op,
         witness=table.witness,
         kind=Kind.STUCK_TOGETHER if silent == 0 or all_known else Kind.RANK_NOT_JOINED,
-        culprits=partner,
-        victims=ranks,
-        said=f"{ranks_in_words(ranks)} timed out in {first.words}{table.at(number)}"
-        + (f"; {ranks_in_words(partner)} did not" if partner else rest),
-        evidence=_lines(((rank, line) for rank in ranks if (line := table.marks[rank].line) is not None), partner),
-        op=first.op,
+        evidence=_lines(((rank, line) for rank in ranks if (line := table.lanes[rank].line) is not None), partner),
         sequence=number,
-        ref=table.ref(ranks),
-        remarks=(f"{ranks_in_words(partner)} logged other lines, and no wait" if partner else _NO_DIVERGENCE,),
+        ref=table.ref_of(ranks),
     )
 
 
-def _silent(table: MarkTable, ranks: Collection[int]) -> int | None:
+def _silent(table: GroupView, ranks: Collection[int]) -> int | None:
     """How many members tell nothing; None: not known. A size that has no room for those who tell is none."""
     if table.size is not None and table.size >= len(ranks):
         return table.size - len(ranks)

@@ -13,19 +13,26 @@ from dataclasses import dataclass
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, hear
-from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.align.roster import Roster
-from collector.judge.logs.vote import Opinion, Said, line_of, lines_of, told_by, voted, with_field, writers_of
+from collector.judge.logs.vote import (
+    Opinion,
+    Said,
+    line_of,
+    lines_of,
+    opinion_by,
+    told_by,
+    voted,
+    with_field,
+    writers_of,
+)
 from shared.answer.diagnosis import Link, LinkEnd, LogEvidence
-from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 from shared.packs import read_pack
 from shared.wire.log_events import EventKind, LogEvent
 
 MOST_LINKS = 16
 FLUSHED = "5"
-_UNTOLD = "such an error does not tell a dead peer from a bad link"
 
 _ROWS = read_pack(__file__, "ib_statuses.toml")["statuses"]
 _STATUSES: Mapping[str, str] = {row["code"]: row["means"] for row in _ROWS}
@@ -48,7 +55,7 @@ def opinions_by_transport(statements: Statements, observations: Observations, af
     every = list(statements.of_kind(EventKind.TRANSPORT_ERROR))
     errors = [(rank, event) for rank, event in every if not aftermath.holds(event)]
     homes = _homes(observations.roster) if errors else {}
-    broken = _broken(errors, observations, homes)
+    broken = _broken(errors, observations.roster, homes)
     if not broken:
         return [*_of_fabric(errors, statements), *_of_timeouts(errors)]
     if _only_parted(broken, statements):
@@ -71,16 +78,8 @@ def _left(errors: list[Said], statements: Statements) -> Opinion | None:
     if len(told) != 1 or len(hosts) != 1 or not lost or told & {*statements.waited, *writers_of(lost)}:
         return None
     (rank,) = told
-    return Opinion(
-        witness=Witness.TRANSPORT,
-        kind=Kind.RANK_EXITED,
-        culprits=(rank,),
-        victims=tuple(sorted({*writers_of(lost), *statements.waited})),
-        said=f"rank {rank} went away, and the others lost their connections to it",
-        evidence=tuple(line_of(event, who, (rank,)) for who, event in [*parted[:2], *lost[:4]]),
-        cause=Cause.UNKNOWN,
-        remarks=("it is named by its local rank, on the only node of which there are lines",),
-    )
+    shown = tuple(line_of(event, who, (rank,)) for who, event in [*parted[:2], *lost[:4]])
+    return opinion_by("left", (rank,), sorted({*writers_of(lost), *statements.waited}), {}, evidence=shown)
 
 
 def _of_fabric(errors: list[Said], statements: Statements) -> list[Opinion]:
@@ -133,12 +132,12 @@ def _short(host: str) -> str:
     return host if host.replace(".", "").isdecimal() else host.partition(".")[0]
 
 
-def _broken(errors: list[Said], observations: Observations, homes: dict[str, str]) -> list[_Broken]:
+def _broken(errors: list[Said], roster: Roster, homes: dict[str, str]) -> list[_Broken]:
     found = []
     for rank, event in errors:
         peer = _address(event.fields.get("peer", ""))
         if peer:
-            host = event.fields.get("writer_host") or (None if rank is None else observations.roster.ranks[rank].host)
+            host = event.fields.get("writer_host") or (None if rank is None else roster.ranks[rank].host)
             found.append(_Broken(rank, host, homes.get(_short(peer), peer), event))
     first = [each for each in found if each.event.fields.get("status") != FLUSHED]
     return first or found
@@ -184,20 +183,13 @@ def _of_links(broken: list[_Broken], statements: Statements) -> Opinion:
     victims = tuple(sorted({each.rank for each in broken if each.rank is not None} | statements.waited))
     failures = _failures_at({_short(peer) for peer in peers}, statements)
     where = f"to {peers[0]}" if len(peers) == 1 else f"to {len(peers)} hosts ({', '.join(peers[:4])} …)"
-    refused = all(_status(each) in AT_PEER for each in broken)
-    which = (
-        "the other end refused it, and the link carried it" if refused else "the error does not show which end failed"
-    )
-    return Opinion(
-        witness=Witness.TRANSPORT,
-        kind=Kind.STUCK_TOGETHER,
-        victims=victims,
-        said=f"connections {where} failed{_in_words(map(_status, broken))}; {which}",
+    refused = {"refused": ""} if all(_status(each) in AT_PEER for each in broken) else {}
+    return opinion_by(
+        "links",
+        (),
+        victims,
+        {"where": where, "meaning": _in_words(map(_status, broken)), **refused},
+        *(f"a process at the other end logged: {event.text[:200]}" for event in failures),
         evidence=(*_lines(broken), *(line_of(event, None) for event in failures)),
-        cause=Cause.NETWORK,
-        remarks=(
-            *(() if refused else (_UNTOLD,)),
-            *(f"a process at the other end logged: {event.text[:200]}" for event in failures),
-        ),
         links=tuple(links.values())[:MOST_LINKS],
     )

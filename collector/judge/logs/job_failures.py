@@ -18,10 +18,9 @@ from collections.abc import Iterable
 
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements
-from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.logs.own_failures import cause_of_failure, has_lost_peers, is_own_failure, remarks_on
-from collector.judge.logs.vote import Opinion, Said, line_of
+from collector.judge.logs.vote import Opinion, Said, line_of, opinion_by
 from shared.answer.words import Cause, Kind
 from shared.formats.logs.timestamps import seconds_between
 from shared.isolation import costs_itself
@@ -173,25 +172,22 @@ def _aborted(events: Iterable[LogEvent]) -> set[int]:
 def _opinion(rank: int | None, event: LogEvent, told: list[Said], statements: Statements) -> Opinion:
     named = _named(rank, event, told)
     waited = tuple(sorted(statements.waited - set(named)))
-    rest = f", and {ranks_in_words(waited)} waited in vain" if waited else ""
     same = [
         each for each in told if each[1].kind in (EventKind.OUT_OF_MEMORY, EventKind.DEVICE_ERROR) and each[0] is None
     ]
     causes = [cause_of_failure(each) for _, each in same if _is_vague(event)] or [cause_of_failure(event)]
     unsure = (_NO_TIME,) if waited and "died" in event.fields and not event.stamp else ()
-    return Opinion(
-        witness=Witness.ENDED,
+    remarks = dict.fromkeys((*unsure, *(remark for _, each in [(rank, event), *same] for remark in remarks_on(each))))
+    shown = [(rank, event), *(said for said in same if said[1] is not event)][:4]
+    return opinion_by(
+        "ended",
+        named,
+        waited,
+        {"who": _who(event, named, told), "what": _what(event), **({"waited": ""} if waited else {})},
+        *remarks,
         kind=Kind.RANK_UNREACHABLE if _is_lost_node(event) else Kind.RANK_EXITED,
-        culprits=named,
-        victims=waited,
-        said=f"{_who(event, named, told)} {_what(event)}{rest}",
-        evidence=tuple(
-            line_of(each, who, named) for who, each in [(rank, event), *(s for s in same if s[1] is not event)][:4]
-        ),
+        evidence=tuple(line_of(each, who, named) for who, each in shown),
         cause=Cause.UNKNOWN if _is_lost_node(event) else causes[0],
-        remarks=tuple(
-            dict.fromkeys((*unsure, *(remark for _, each in [(rank, event), *same] for remark in remarks_on(each))))
-        ),
         vague=_is_leaving(event) or _is_status(event),
     )
 

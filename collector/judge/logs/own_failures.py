@@ -9,15 +9,12 @@ import re
 from collector.align.logs.aftermath import Aftermath
 from collector.align.logs.attributed_lines import Statements, is_last_word_of, is_wait
 from collector.align.marks.reports import numbers_in
-from collector.align.marks.table import Witness
 from collector.align.observations import Observations
 from collector.judge.fault import kind_of
-from collector.judge.logs.vote import Opinion, line_of, with_field
+from collector.judge.logs.vote import Opinion, line_of, opinion_by, with_field
 from shared.answer.diagnosis import LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
-from shared.plural import ranks_with
-from shared.rank_sets import ranks_in_words
 from shared.wire.log_events import EventKind, LogEvent
 
 # torch.distributed.DistBackendError: NCCL error in: …        RuntimeError: [… gloo/transport/tcp/pair.cc:553] …
@@ -69,27 +66,18 @@ def opinions_by_own_words(statements: Statements, observations: Observations, af
         return []
     culprits = tuple(sorted(failed))
     ended = Kind.RANK_EXITED if first or has_lost_peers(statements) else Kind.RANK_NOT_JOINED
-    what = "its launcher saw it end first" if first else f"{ranks_in_words(waiting)} waited in vain"
     kinds = {kind_of(rank, observations) for rank in culprits} if observations.roster.live else {ended}
     causes = {cause_of_failure(event) for event in failed.values()}
     cause = causes.pop() if len(causes) == 1 else Cause.UNKNOWN
-    return [
-        Opinion(
-            witness=Witness.OWN_WORD,
-            kind=kinds.pop() if len(kinds) == 1 else Kind.RANK_NOT_JOINED,
-            culprits=culprits,
-            victims=waiting,
-            said=f"{ranks_in_words(culprits)} failed ({cause.value}), and {what}",
-            evidence=tuple(line_of(event, rank) for rank, event in sorted(failed.items()))
-            + tuple(_wait_line(rank, statements) for rank in waiting[:1])
-            + tuple(line_of(event, None, culprits) for event in first.values()),
-            cause=cause,
-            remarks=(
-                f"{ranks_with(culprits, 'is', 'are')} named by what was logged before any wait; times are not compared",
-                *dict.fromkeys(remark for event in failed.values() for remark in remarks_on(event)),
-            ),
-        )
-    ]
+    shown = (
+        *(line_of(event, rank) for rank, event in sorted(failed.items())),
+        *(_wait_line(rank, statements) for rank in waiting[:1]),
+        *(line_of(event, None, culprits) for event in first.values()),
+    )
+    words = {"why": cause.value} | ({"launched": ""} if first else {})
+    remarks = dict.fromkeys(remark for event in failed.values() for remark in remarks_on(event))
+    kind = kinds.pop() if len(kinds) == 1 else Kind.RANK_NOT_JOINED
+    return [opinion_by("own", culprits, waiting, words, *remarks, kind=kind, cause=cause, evidence=shown)]
 
 
 def _first_to_end(statements: Statements) -> dict[int, LogEvent]:

@@ -5,15 +5,21 @@ from dataclasses import replace
 
 from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import Membership
-from collector.align.marks.table import Witness
 from collector.align.thresholds import KEEP_ALIVE_ATTEMPTS
-from collector.judge.logs.vote import Opinion, Said, line_of, lines_of, told_by, voted, with_field, writers_of
-from shared.answer.words import Cause, Kind
+from collector.judge.logs.vote import (
+    Opinion,
+    Said,
+    line_of,
+    lines_of,
+    opinion_by,
+    told_by,
+    voted,
+    with_field,
+    writers_of,
+)
 from shared.isolation import costs_itself
 from shared.rank_sets import MOST_RANKS, ranks_in_words
 from shared.wire.log_events import EventKind
-
-_UNTOLD = "these lines do not show which ranks did not arrive"
 
 
 @costs_itself(lambda *_: [])
@@ -46,15 +52,7 @@ def _unpublished(lines: list[Said], statements: Statements, membership: Membersh
     victims = membership.translate(places, speakers) or tuple(sorted(speakers.values()))
     culprits = tuple(rank for rank in named if rank not in statements.waited and rank not in victims)
     who = ranks_in_words(culprits) if culprits else f"group rank {min(peers)}"
-    return Opinion(
-        witness=Witness.STORE,
-        kind=Kind.RANK_NOT_JOINED,
-        culprits=culprits,
-        victims=victims,
-        said=f"{who} never published the id of a communicator, for which {ranks_in_words(victims)} waited",
-        evidence=lines_of(waits, culprits),
-        remarks=("the line looks like a network error, but also appears when the rank never arrived or has exited",),
-    )
+    return opinion_by("unpublished", culprits, victims, {"who": who}, evidence=lines_of(waits, culprits))
 
 
 def _incomplete(lines: list[Said], unconnected: list[Said]) -> Opinion | None:
@@ -76,20 +74,16 @@ def _incomplete(lines: list[Said], unconnected: list[Said]) -> Opinion | None:
     came = {int(event.fields["waiter"]) for _, event in counts if "waiter" in event.fields}
     known = 0 < len(came) == joined < expected <= MOST_RANKS and max(came) < expected
     missing = tuple(sorted(set(range(expected)) - came)) if known else ()
-    too_many = ("more arrived than belong to it: a store left from an earlier start, or a job started twice",)
-    who = f": {ranks_in_words(missing)} did not" if missing else ""
-    when = "before it timed out" if over else "so far"
-    return Opinion(
-        witness=Witness.STORE,
-        kind=Kind.STARTUP_INCOMPLETE,
-        culprits=missing,
-        victims=tuple(sorted({*writers_of(counts), *(came if known else ())} - {*missing})),
-        said=f"the job did not start: {joined} of {expected} arrived at the rendezvous {when}{who}"
-        + "".join(f"; {_unconnected_in_words(unconnected)}" for _ in unconnected[:1]),
-        evidence=(line_of(event, rank, missing), *(line_of(e, r) for r, e in unconnected[:2])),
-        cause=Cause.RENDEZVOUS,
-        remarks=too_many if joined > expected else () if missing else (_UNTOLD,),
-    )
+    words = {
+        "joined": joined,
+        "expected": expected,
+        "when": "before it timed out" if over else "so far",
+        "unconnected": "".join(f"; {_unconnected_in_words(unconnected)}" for _ in unconnected[:1]),
+    }
+    words |= {"too_many": ""} if joined > expected else {}
+    victims = sorted({*writers_of(counts), *(came if known else ())} - {*missing})
+    shown = (line_of(event, rank, missing), *(line_of(e, r) for r, e in unconnected[:2]))
+    return opinion_by("incomplete", missing, victims, words, evidence=shown)
 
 
 def _still_waiting(told: list[Said]) -> list[Said]:

@@ -1,13 +1,14 @@
 """What one kind of log line, read over all ranks, says about who holds the job."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from collector.align.marks.table import Witness
+from collector.align.groups.table import Witness
+from collector.judge.fault_rows import filled
 from shared.answer.diagnosis import Evidence, GroupRef, Link, LogEvidence
 from shared.answer.words import Cause, Kind
-from shared.packs import fitting, read_pack
+from shared.packs import read_pack
 from shared.rank_sets import fold, ranks_in_words
 from shared.wire.log_events import LogEvent
 
@@ -60,22 +61,26 @@ def voted(
     """
     if not lines:
         return []
-    known = {"who": writers_in_words(lines)} | lines[0][1].fields | words | ({} if op is None else {"op": op})
-    row = fitting(VOTES[table], known)
-    told = defaultdict(str, known)
-    return [
-        Opinion(
-            Witness(row["witness"]),
-            Kind(row["kind"]),
-            row["said"].format_map(told),
-            lines_of(lines),
-            victims=writers_of(lines) if victims is None else tuple(sorted(victims)),
-            cause=Cause(row["cause"]) if "cause" in row else None,
-            op=op,
-            remarks=(row["remark"].format_map(told),),
-            vague=row.get("vague", False),
-        )
-    ]
+    known = {"who": writers_in_words(lines)} | lines[0][1].fields | words
+    held = writers_of(lines) if victims is None else tuple(sorted(victims))
+    return [opinion_by(table, (), held, known, op=op, evidence=lines_of(lines))]
+
+
+def opinion_by(
+    table: str,
+    culprits: tuple[int, ...],
+    victims: Iterable[int],
+    words: Mapping[str, object],
+    *more: str,
+    op: str | None = None,
+    **own: Any,
+) -> Opinion:
+    """Return an opinion by the first row of a table that fits; `more`: further remarks, `own`: what no row tells."""
+    held = tuple(victims)
+    row, told = filled(VOTES[table], culprits, held, {**words} if op is None else {**words, "op": op})
+    told |= {"witness": Witness(row["witness"])} if "witness" in row else {}
+    told |= {"remarks": (*told["remarks"], *more), "vague": row.get("vague", False)}
+    return Opinion(**{"culprits": culprits, "victims": held, "op": op, "evidence": (), **told, **own})
 
 
 def lines_of(lines: Sequence[Said], about: Iterable[int] = ()) -> tuple[LogEvidence, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from collector.align.marks.table import Call, MarkTable
+from collector.align.groups.table import Call, GroupView
 from collector.align.thresholds import is_majority
 
 What = TypeVar("What", bound=Hashable)
@@ -71,16 +71,16 @@ def telling_difference(
     return found[0] if found else None
 
 
-def difference_in(table: MarkTable) -> tuple[int, Sides[Hashable]] | None:
+def difference_in(table: GroupView) -> tuple[int, Sides[Hashable]] | None:
     """Return where members of a group called something else, with the sides by `Call.facts`; None: nowhere."""
     opinions: dict[int, dict[Hashable, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for rank, mark in table.marks.items():
-        for number, call in (mark.calls or {}).items():
+    for rank, lane in table.lanes.items():
+        for number, call in lane.calls.items():
             if call.facts is not None:
                 opinions[number][call.facts].append(rank)
     return telling_difference(opinions, silent=table.silent)
 
 
-def calls_of(table: MarkTable, number: int, sides: Sides[Hashable]) -> list[tuple[Call, tuple[int, ...]]]:
+def calls_of(table: GroupView, number: int, sides: Sides[Hashable]) -> list[tuple[Call, tuple[int, ...]]]:
     """Return one call of each side, as its first rank tells it."""
     return [(call, ranks) for _, ranks in sides.all if (call := table.call(ranks[0], number)) is not None]

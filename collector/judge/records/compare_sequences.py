@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from collector.align.groups.lanes import NONE
-from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import _MUST_AGREE, Facts, facts_of
+from collector.align.groups.table import NONE, GroupView
 from collector.align.thresholds import is_majority
 from collector.judge.marks.sides import Sides, telling_difference
 from shared.formats.recorder.coalesced import is_end
@@ -61,27 +60,27 @@ class Numbering:
         return self._tables[id(table)]
 
 
-def earliest_mismatch(group: GroupView, traces: dict[int, Trace], numbering: Numbering) -> Mismatch | None:
+def earliest_mismatch(group: GroupView, numbering: Numbering) -> Mismatch | None:
     """Return the first disagreement of `group`'s members that they have not got past, or None.
 
     Only sequences that a trace still holds are compared: what a ring buffer has overwritten is unknown.
     """
-    comparable = _comparable(group, traces)
+    comparable = _comparable(group)
     together = _together(group, comparable)
     if len(together) == 1:
         return None
-    classes = _classes(together, group, traces, numbering)
+    classes = _classes(together, group, numbering)
     if _all_agree(classes):
         return None
     opinions = _opinions(classes)
     silent = sum(rank not in comparable for rank in group.members)
     found = telling_difference(opinions, after=_passed(group, opinions), silent=silent)
-    return None if found is None else _mismatch(group, traces, *found)
+    return None if found is None else _mismatch(group, *found)
 
 
-def _comparable(group: GroupView, traces: dict[int, Trace]) -> dict[int, Trace]:
+def _comparable(group: GroupView) -> dict[int, Trace]:
     """Return the traces of the members, of flight records alone where there are any: others hold fewer facts."""
-    own = {rank: traces[rank] for rank in group.lanes}
+    own = {rank: group.traces[rank] for rank in group.lanes}
     return {rank: trace for rank, trace in own.items() if trace.is_recorded} or own
 
 
@@ -108,13 +107,11 @@ def _together(group: GroupView, traces: dict[int, Trace]) -> _Together:
     return seen
 
 
-def _classes(
-    together: _Together, group: GroupView, traces: dict[int, Trace], numbering: Numbering
-) -> list[LikeMembers]:
+def _classes(together: _Together, group: GroupView, numbering: Numbering) -> list[LikeMembers]:
     """Put the members with equal lanes together: of thousands of ranks few differ, and each class is looked at once."""
     classes: dict[tuple[tuple[int, ...], tuple[int, ...], bool], list[int]] = defaultdict(list)
     for ranks in together.values():
-        lane, trace = group.lanes[ranks[0]], traces[ranks[0]]
+        lane, trace = group.lanes[ranks[0]], group.traces[ranks[0]]
         facts = tuple(map(numbering.of(trace).__getitem__, map(trace.signature.__getitem__, lane.positions)))
         classes[lane.sequences, facts, lane.is_gapless].extend(ranks)
     return [LikeMembers(tuple(ranks), *alike) for alike, ranks in classes.items()]
@@ -185,23 +182,12 @@ def _passed(group: GroupView, opinions: _Opinions) -> int:
     )
 
 
-def _mismatch(group: GroupView, traces: dict[int, Trace], sequence: int, sides: Sides[tuple[int, ...]]) -> Mismatch:
-    wholes = [parts_at(group, traces, ranks[0], sequence) for _, ranks in sides.all]
+def _mismatch(group: GroupView, sequence: int, sides: Sides[tuple[int, ...]]) -> Mismatch:
+    wholes = [group.parts_at(ranks[0], sequence) for _, ranks in sides.all]
     shown, remarks = _shown(wholes) if max(map(len, wholes)) > 1 else ([whole[0] for whole in wholes], ())
     told = tuple((ranks, signature) for (_, ranks), signature in zip(sides.all, shown, strict=True))
     certain = sides.decided and is_majority(len(sides.all[0][1]), len(group.members))
     return Mismatch(group, sequence, told, sides.odd, certain, remarks)
-
-
-def parts_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> tuple[Signature, ...]:
-    """What `rank` has issued at `sequence`: several of a batch, the entry that ends it last."""
-    trace = traces[rank]
-    return tuple(trace.signatures[trace.signature[at]] for at in group.lanes[rank].at(sequence))
-
-
-def signature_at(group: GroupView, traces: dict[int, Trace], rank: int, sequence: int) -> Signature:
-    """What `rank` has issued at `sequence`; of coalesced operations the last."""
-    return parts_at(group, traces, rank, sequence)[-1]
 
 
 def _shown(wholes: Sequence[tuple[Signature, ...]]) -> tuple[list[Signature], tuple[str, ...]]:

@@ -1,11 +1,13 @@
 """Step 6: a circle of waits as a fault, with the walk around it and the ranks that broke the usual order."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
-from collector.judge.certainty import Support, how_sure, of_circle
+from collector.align.roster import ByRank
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, first_edge, waited_in
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
@@ -13,6 +15,7 @@ from collector.judge.tie_breakers.group_order import order_breaker
 from collector.judge.tie_breakers.left_out_send import left_out_send
 from collector.judge.tie_breakers.sibling_sends import fewer_by_record
 from shared.answer.words import Cause, Kind
+from shared.wire.trace import Trace
 
 _MOST_TOLD = 4
 _LOST = "sends and receives wait for each other, and the records that would show which one is missing were overwritten"
@@ -26,7 +29,7 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
     about = first_edge(inside)
     named: _Named
     if left_out is not None and left_out.edge is not None:
-        kind, about, named = Kind.P2P_UNMATCHED, left_out.edge, ((left_out.rank,), (str(left_out),))
+        kind, about, named = Kind.P2P_UNMATCHED, left_out.edge, ((left_out.rank,), (left_out.evidence,))
     elif all(edge.is_p2p for edge in inside):
         kind, named = Kind.P2P_DEADLOCK, _partners(cycle, inside, observations)
     else:
@@ -34,18 +37,17 @@ def circle_fault(cycle: tuple[int, ...], graph: WaitGraph, observations: Observa
         if not named[0] and (lone := [edge for edge in inside if edge.is_p2p and not edge.queued]):
             kind, about, named = Kind.P2P_UNMATCHED, lone[0], ((), (_without_counterpart(lone[0], inside),))
     culprits, remarks = named
-    support = Support.HABIT if kind is Kind.P2P_UNMATCHED and culprits else of_circle(culprits, inside)
-    fault = Fault(
+    support = Support.HABIT if kind is Kind.P2P_UNMATCHED and culprits else _support(culprits, inside)
+    return Fault(
         kind=kind,
         culprits=culprits,
         victims=tuple(sorted((graph.victims_of(cycle) | set(cycle)) - set(culprits))),
         certainty=how_sure(kind, support),
         cause=Cause.USER_CODE,
-        edges=inside,
         cycle=_ring(cycle, inside),
         remarks=remarks,
+        **waited_in(inside, about),
     )
-    return waited_in(fault, about)
 
 
 _Named = tuple[tuple[int, ...], tuple[str, ...]]
@@ -55,7 +57,7 @@ _Named = tuple[tuple[int, ...], tuple[str, ...]]
 def _partners(cycle: tuple[int, ...], edges: tuple[Edge, ...], observations: Observations) -> _Named:
     """Everybody is part of it, unless records are overwritten that may be the missing half, or the one before."""
     if observations.overwritten(cycle) and (
-        len({edge.signature.op for edge in edges}) > 1 or _inferred(edges, observations)
+        len({edge.signature.op for edge in edges}) > 1 or _inferred(edges, observations.traces)
     ):
         return (), (_LOST,)
     return cycle, ()
@@ -75,7 +77,7 @@ def _without_counterpart(edge: Edge, inside: tuple[Edge, ...]) -> str:
     """What is on record where a rank has gone on without its side of a send or receive: left out, or still to come."""
     peer, other = edge.holders[0], OTHER_SIDE.get(edge.signature.op, "counterpart")
     ahead = first_edge(each for each in inside if each.waiter == peer)
-    named = "" if ahead is None else ahead.group.ref.description or ahead.group.name
+    named = "" if ahead is None else ahead.group.label
     now = "" if ahead is None else f" and waits in {ahead.signature.op} of group {named}"
     return (
         f"rank {edge.waiter} waits in {edge.signature.op} for rank {peer}, which has not posted the {other}{now}: "
@@ -83,9 +85,9 @@ def _without_counterpart(edge: Edge, inside: tuple[Edge, ...]) -> str:
     )
 
 
-def _inferred(edges: tuple[Edge, ...], observations: Observations) -> bool:
+def _inferred(edges: tuple[Edge, ...], traces: ByRank[Trace]) -> bool:
     """Is the order of the queues read from what is unfinished, where starts are not recorded?"""
-    return any(edge.queued and not any(observations.traces[edge.waiter].started_ns) for edge in edges)
+    return any(edge.queued and not any(traces[edge.waiter].started_ns) for edge in edges)
 
 
 def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
@@ -102,3 +104,10 @@ def _ring(cycle: tuple[int, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
         at = next((rank for rank in onward if rank not in walk), onward[0])
     ring = list(walk)
     return tuple(walk[rank] for rank in ring[ring.index(at) :])
+
+
+def _support(culprits: Sequence[int], edges: Sequence[Edge]) -> Support:
+    """Return what shows who broke the order in a circle of waits: the order of queues may be inferred."""
+    if not culprits:
+        return Support.TIE
+    return Support.PART_OF_RECORD if any(edge.queued for edge in edges) else Support.RECORD

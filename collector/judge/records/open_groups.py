@@ -10,16 +10,14 @@ from dataclasses import replace
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.stacks.activity import NOT_SEEN
-from collector.judge.certainty import Support, how_sure
-from collector.judge.fault import Fault
+from collector.judge.fault import Fault, waited_in
+from collector.judge.fault_rows import fault_by
 from collector.judge.records.deadlock import circle_fault
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
-from shared.answer.words import Cause, Kind
-from shared.plural import either, ranks_with
+from shared.plural import ranks_with
 
 _MOST_TOLD = 4
-_REMARK = "no record names the members, so these ranks may wait for each other"
 
 
 def open_faults(observations: Observations, programs: CallOrders) -> list[Fault]:
@@ -54,22 +52,11 @@ def _is_alone(edge: Edge) -> bool:
 def _unclear(edges: list[Edge], waiters: set[int]) -> Fault:
     together: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
     for edge in edges:
-        together[edge.signature.op, edge.group.ref.description or edge.group.name, edge.sequence].append(edge.waiter)
+        together[edge.signature.op, edge.group.label, edge.sequence].append(edge.waiter)
     told = [
         f"{ranks_with(ranks, 'waits', 'wait')} in {op} #{sequence} of group {group}"
         for (op, group, sequence), ranks in list(together.items())[:_MOST_TOLD]
     ]
+    words = {"told": "; ".join(told), "those": "that group" if len(together) == 1 else "those groups"}
     first = min(edges, key=lambda edge: edge.created_ns)
-    return Fault(
-        kind=Kind.RANK_NOT_JOINED,
-        culprits=(),
-        victims=tuple(sorted(waiters)),
-        certainty=how_sure(Kind.RANK_NOT_JOINED, Support.TIE),
-        cause=Cause.UNKNOWN,
-        edges=tuple(edges),
-        group=first.group,
-        op=first.signature.op,
-        sequence=first.sequence,
-        said=f"{'; '.join(told)}; who else is in {either(together, 'that group', 'those groups')} is not known",
-        remarks=(_REMARK,),
-    )
+    return fault_by("open_group", (), waiters, words, **waited_in(tuple(edges), first))

@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from collector.align.groups.device_queues import unfinished
-from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import TOWARDS_ROOT
+from collector.align.groups.table import GroupView
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.judge.marks.sides import sides_of
-from collector.judge.records.compare_sequences import Mismatch, signature_at
+from collector.judge.records.compare_sequences import Mismatch
 from shared.plural import ranks_with
 
 _Passed = Mapping[int, list[int]]
@@ -27,7 +27,7 @@ def differing_roots(observations: Observations) -> Iterator[Mismatch]:
         differing = [sequence for sequence, roots in passed.items() if len(roots) > 1]
         if differing:
             first = min(differing)
-            yield _mismatch(group, first, passed[first], observations)
+            yield _mismatch(group, first, passed[first])
 
 
 def _passed_in(group: GroupView, observations: Observations) -> Mapping[int, _Passed]:
@@ -65,11 +65,11 @@ def agree_on_root(group: GroupView | None, sequence: int | None, observations: O
     return len(passed) == 1 and {*next(iter(passed.values()))} == {*group.order}
 
 
-def _mismatch(group: GroupView, sequence: int, passed: _Passed, observations: Observations) -> Mismatch:
+def _mismatch(group: GroupView, sequence: int, passed: _Passed) -> Mismatch:
     sides = sides_of(passed, silent=len({*group.order} - {rank for ranks in passed.values() for rank in ranks}))
     shown = []
     for root, ranks in sides.all:
-        signature = signature_at(group, observations.traces, ranks[0], sequence)
+        signature = group.parts_at(ranks[0], sequence)[-1]
         towards = "to" if signature.op in TOWARDS_ROOT else "from"
         shown.append((ranks, signature._replace(op=f"{signature.op} {towards} {_named(root, group)}")))
     remark = "the roots are as the ranks have them in memory: no recorder stores them"

@@ -3,11 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.signature_rules import UNPAIRED
+from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
-from collector.judge.certainty import Support, how_sure, of_root
-from collector.judge.fault import Fault, ended_well, first_edge, kind_of
+from collector.align.thresholds import is_majority
+from collector.judge.certainty import Support, how_sure
+from collector.judge.fault import Fault, ended_well, first_edge, kind_of, left_out, shown_by_process
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.few_have_come import turned
@@ -48,13 +50,13 @@ def _root_fault(kind: Kind, culprits: tuple[int, ...], graph: WaitGraph, observa
     guessed = not begun and first is not None and first.group.is_guessed  # its name may be that of several groups
     ended = ended_well(kind, culprits, len(victims), observations)
     nobody = ended or guessed
-    support = Support.TIE if nobody else of_root(kind, culprits, first, observations)
+    support = Support.TIE if nobody else _support(kind, culprits, first, observations)
     if not begun:
         kind, support = Kind.STUCK_TOGETHER, Support.TIE if guessed else Support.PART_OF_RECORD
     remarks = [*_membership_remark(first)]
     if not begun:
         remarks.append(f"{ranks_in_words(culprits)} issued it, but the device has not started it")
-    remarks += _shift_remark(culprits, first, observations)
+    remarks += _shift_remark(culprits, first)
     if ended:
         remarks.append(f"{ranks_with(culprits, 'has', 'have')} ended well: those who wait may be one call ahead")
     return Fault(
@@ -83,11 +85,11 @@ def _operation(
     return (None, *told.pop()) if len(told) == 1 else (None, None, None)
 
 
-def _shift_remark(culprits: tuple[int, ...], edge: Edge | None, observations: Observations) -> tuple[str, ...]:
+def _shift_remark(culprits: tuple[int, ...], edge: Edge | None) -> tuple[str, ...]:
     """A rank that is one operation short may have skipped it long ago: call sites tell where."""
     if edge is None or edge.is_p2p or len(culprits) != 1:
         return ()
-    shift = shift_of(edge.group, culprits[0], edge.waiter, observations.traces)
+    shift = shift_of(edge.group, culprits[0], edge.waiter)
     return () if shift is None else (str(shift),)
 
 
@@ -95,3 +97,21 @@ def _membership_remark(edge: Edge | None) -> tuple[str, ...]:
     if edge is None or not edge.group.is_guessed:
         return ()
     return (f"no dump names the members of group {edge.group.name}; they were inferred from the records",)
+
+
+def _support(kind: Kind, culprits: tuple[int, ...], edge: Edge | None, observations: Observations) -> Support:
+    """Return what shows, by records, that others wait for these ranks."""
+    if shown_by_process(kind, culprits, observations.roster):
+        return Support.PROCESS
+    if left_out(culprits, observations):
+        return Support.ELIMINATION
+    if kind is Kind.RANK_UNREACHABLE:
+        silent = [observations.roster.ranks[rank].unanswered for rank in culprits]
+        known = all(node is not None and node.ranks for node in silent)
+        most = is_majority(len(silent), len(observations.roster.ranks))
+        return Support.SILENT_NODE if known and not most else Support.SILENCE
+    unpaired = edge is not None and edge.signature.op in UNPAIRED and not edge.is_p2p
+    if edge is None or unpaired or not all(rank in edge.group.lanes or rank in edge.holders for rank in culprits):
+        return Support.ELIMINATION  # a send that counts as a collective may have two members alone
+    marked = all(rank in edge.group.lanes for rank in culprits)
+    return Support.RECORD if marked and not edge.group.is_guessed else Support.PART_OF_RECORD

@@ -4,13 +4,13 @@ No record differs, so nobody is blamed, unless a rank came there by a way of its
 """
 
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Sequence
 
 from collector.align.groups.signature_rules import ROOTED
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
-from collector.align.roster import HELD
-from collector.judge.certainty import Support, convicting, how_sure, of_stuck
+from collector.align.roster import HELD, Roster
+from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, kind_of
 from collector.judge.records.compare_sequences import is_compared
 from collector.judge.records.passed_roots import agree_on_root
@@ -41,7 +41,9 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         kind=Kind.STUCK_TOGETHER,
         culprits=(),
         victims=tuple(sorted(victims | graph.victims_of(victims))),
-        certainty=how_sure(Kind.STUCK_TOGETHER, of_stuck(edges, open_world=_is_open_world(edges[0], observations))),
+        certainty=how_sure(
+            Kind.STUCK_TOGETHER, _support(edges, open_world=_is_open_world(edges[0], observations.roster))
+        ),
         cause=Cause.UNKNOWN,
         edges=tuple(edges),
         group=edges[0].group,
@@ -50,7 +52,7 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         remarks=(
             *_completed_by(edges[0]),
             _no_divergence(edges[0], observations),
-            *((_OPEN_WORLD,) if _is_open_world(edges[0], observations) else ()),
+            *((_OPEN_WORLD,) if _is_open_world(edges[0], observations.roster) else ()),
         ),
     )
     waiters = {edge.waiter for edge in edges}
@@ -59,7 +61,7 @@ def stuck_faults(graph: WaitGraph, observations: Observations, programs: CallOrd
         return [_held_inside(held, together, observations)]
     strays = () if edges[0].is_p2p or observations.overwritten(waiters) else programs.strays(waiters)
     if strays:  # to the others, the call that one of them has come to by a way of its own is another one
-        return [convicting(together, [stray.rank for stray in strays], Support.HABIT, *map(str, strays))]
+        return [together.convicting([stray.rank for stray in strays], Support.HABIT, *map(str, strays))]
     return [together]
 
 
@@ -67,8 +69,8 @@ def _held_inside(held: tuple[int, ...], together: Fault, observations: Observati
     """What all have issued waits for those of them that are stopped, or frozen with their cgroup, inside of it."""
     kind = kind_of(held[0], observations)
     others = tuple(rank for rank in together.victims if rank not in held)
-    sure = how_sure(kind, Support.PROCESS)
-    return replace(together, kind=kind, culprits=held, victims=others, certainty=sure, cause=Cause.SIGNAL, remarks=())
+    own = {"culprits": held, "victims": others, "cause": Cause.SIGNAL, "remarks": ()}
+    return together.resting_on(Support.PROCESS, kind=kind, **own)
 
 
 def left_behind(edge: Edge) -> bool:
@@ -118,6 +120,14 @@ def _no_divergence(edge: Edge, observations: Observations) -> str:
     return f"every member has issued it with {alike}{same_root}, so the code does not diverge here"
 
 
-def _is_open_world(edge: Edge, observations: Observations) -> bool:
+def _is_open_world(edge: Edge, roster: Roster) -> bool:
     """Dumps that name no members do not show that the rank above the highest seen has left none."""
-    return edge.group.inferred and observations.roster.world_size is None
+    return edge.group.inferred and roster.world_size is None
+
+
+def _support(edges: Sequence[Edge], *, open_world: bool) -> Support:
+    """Return what shows that nobody is missing where all wait; `open_world`: nothing tells the world size."""
+    if open_world:
+        return Support.ELIMINATION
+    complete = len(edges) == len(edges[0].group.members) or edges[0].is_p2p
+    return Support.RECORD if complete else Support.PART_OF_RECORD

@@ -10,13 +10,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.judge.marks.sides import sides_of
-from collector.judge.records.compare_sequences import Mismatch, signature_at
+from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.tie_breakers.usual_roots import with_usual_root
 from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
-from shared.wire.trace import Signature, Trace
+from shared.wire.trace import Signature
 
 _Sizes = tuple[tuple[int, ...], ...]
 _Told = dict[int, Signature]
@@ -38,7 +38,7 @@ class _Exchange:
         return Mismatch(self.group, self.sequence, shown, tuple(sorted(culprits)), remarks=(remark,))
 
 
-def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | None:
+def unfit_exchange(group: GroupView) -> Mismatch | None:
     """Return what does not fit in the oldest operation of `group` that all issued and not all completed, or None."""
     pending = {lane.pending[0] for lane in group.lanes.values() if lane.pending}
     if not pending or len(group.lanes) < len(group.order):
@@ -46,7 +46,7 @@ def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | Non
     sequence = min(pending)  # who only sends may be done with it, and wait in the next one
     if any(not lane.at(sequence) for lane in group.lanes.values()):
         return None
-    told = {rank: signature_at(group, traces, rank, sequence) for rank in group.order}
+    told = {rank: group.parts_at(rank, sequence)[-1] for rank in group.order}
     op, *others = {signature.op for signature in told.values()}
     if others or (op not in _ROOTS and op not in _FITS):
         return None
@@ -54,7 +54,7 @@ def unfit_exchange(group: GroupView, traces: dict[int, Trace]) -> Mismatch | Non
     if op in _FITS:
         return _FITS[op](exchange)
     found = _one_root(exchange, _ROOTS[op](told))
-    return None if found is None else with_usual_root(found, _ROOTS[op], traces)
+    return None if found is None else with_usual_root(found, _ROOTS[op])
 
 
 def _lists_fit(exchange: _Exchange) -> Mismatch | None:

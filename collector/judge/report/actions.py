@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 from collector.align.node_facts import breaks_device, gpu_trouble
 from collector.align.observations import Observations
 from collector.align.stacks.activity import place
-from collector.judge.certainty import is_suspicion
 from collector.judge.fault import Fault
 from collector.judge.report.advice_rows import AdviceRow, advice_row
 from collector.judge.report.case import Case
@@ -31,10 +30,6 @@ class ActCase(Case):
     steps: tuple[NextStep, ...] = ()
 
     @property
-    def sure(self) -> bool:
-        return not is_suspicion(self.fault)
-
-    @property
     def freeing(self) -> tuple[NextStep, ...]:
         return tuple(step for step in self.steps if step.frees)
 
@@ -47,14 +42,6 @@ class ActCase(Case):
     def child_in_kernel(self) -> bool:
         views = (self.observations.roster.ranks[rank] for rank in self.fault.culprits)
         return any(child.process.state == "D" for view in views for look in view.looks[-1:] for child in look.children)
-
-    @property
-    def at_user_code(self) -> bool:
-        return bool(self.at)
-
-    @property
-    def came_to_all(self) -> bool:
-        return self.names_nobody and not self.has_victims
 
     @cached_property
     def broken(self) -> tuple[str, ...]:

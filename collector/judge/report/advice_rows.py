@@ -22,14 +22,14 @@ class AdviceRow:
     causes: frozenset[Cause]
     kinds: frozenset[Kind]
     facts: tuple[tuple[str, bool], ...]
-    """Attributes of the case, and what each must be."""
+    """Facts of the case, and what each must be."""
     command: tuple[str, ...]
 
     def step(self, case: Case) -> NextStep | None:
         """Return the step where the row holds of a case, None elsewhere."""
         if (self.causes and case.cause not in self.causes) or (self.kinds and case.kind not in self.kinds):
             return None
-        if any(bool(getattr(case, name)) is not wanted for name, wanted in self.facts):
+        if any(case.holds(name) is not wanted for name, wanted in self.facts):
             return None
         if not all(case.words[word] for word in _WORD.findall(self.text)):
             return None

@@ -3,18 +3,19 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from collector.align.observations import Observations
+from collector.align.roster import ByRank
+from collector.align.stacks.activity import Activity
 from collector.align.stacks.awaited import ThreadWait, ended_in_words, keys_in_words
 from shared.answer.diagnosis import AwaitedEvidence
 from shared.plural import counted, either, ranks_with
 from shared.rank_sets import fold
 
 
-def awaited_evidence(ranks: Iterable[int], observations: Observations) -> Iterator[AwaitedEvidence]:
+def awaited_evidence(ranks: Iterable[int], activities: ByRank[Activity]) -> Iterator[AwaitedEvidence]:
     """Iterate over what those of these ranks wait for of which that is known."""
     together: dict[ThreadWait, list[int]] = defaultdict(list)
     for rank in ranks:
-        activity = observations.activities.get(rank)
+        activity = activities.get(rank)
         if activity is not None and activity.awaited is not None:
             together[activity.awaited.of_any_thread].append(rank)
     for wait, waiting in together.items():

@@ -1,7 +1,7 @@
 """What is at hand about a finding: the facts by which a row of advice holds, and the words that it is filled with."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +32,7 @@ from shared.plural import either
 from shared.rank_sets import ranks_in_words, unfold
 from shared.wire.log_events import EventKind
 from shared.wire.setup import Setup
+from shared.wire.trace import Signature
 
 # torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.        HIP error: out of memory
 _DEVICE_MEMORY = re.compile(r"\b(CUDA|HIP|XPU)\b.{0,40}out of memory|\bOutOfMemoryError: ", re.IGNORECASE)
@@ -52,6 +53,15 @@ class Case:
     evidence: tuple[Evidence, ...] = ()
     """What the finding rests on, as the answer shows it."""
 
+    def holds(self, fact: str) -> bool:
+        """Does it hold what a row asks for?"""
+        return bool(FACTS[fact](self) if fact in FACTS else getattr(self, fact))
+
+    @property
+    def of_mismatch(self) -> tuple[tuple[tuple[int, ...], Signature], ...]:
+        """The sides of a mismatch: who called what."""
+        return () if self.fault.mismatch is None else self.fault.mismatch.sides
+
     @property
     def kind(self) -> Kind:
         return self.fault.kind
@@ -59,26 +69,6 @@ class Case:
     @property
     def live(self) -> bool:
         return self.observations.roster.live
-
-    @property
-    def names_nobody(self) -> bool:
-        return not self.fault.culprits
-
-    @property
-    def has_victims(self) -> bool:
-        return bool(self.fault.victims)
-
-    @property
-    def several_victims(self) -> bool:
-        return len(self.fault.victims) > 1
-
-    @property
-    def all_wait(self) -> bool:
-        return len(self.fault.victims) == self.observations.roster.world_size
-
-    @property
-    def of_network(self) -> bool:
-        return self.cause is Cause.NETWORK
 
     @property
     def recorded(self) -> bool:
@@ -102,10 +92,6 @@ class Case:
     def seen(self) -> Activity | None:
         """What the first culprit does that was seen."""
         return next(iter(self.observations.seen(self.fault.culprits)), None)
-
-    @property
-    def seen_frames(self) -> bool:
-        return self.seen is not None and bool(self.seen.frames)
 
     @cached_property
     def at(self) -> str:
@@ -175,10 +161,6 @@ class Case:
         found = {self.observations.roster.ranks[rank].host for rank in self.everybody}
         return tuple(sorted(host for host in found if host is not None)) if None not in found else ()
 
-    @property
-    def several_hosts(self) -> bool:
-        return len(self.hosts) > 1
-
     @cached_property
     def link(self) -> str:
         """Both ends of the first link under suspicion, in words; empty: there is none."""
@@ -190,16 +172,8 @@ class Case:
     def backends(self) -> frozenset[str]:
         return frozenset(edge.signature.backend for edge in self.fault.edges)
 
-    @property
-    def uses_nccl(self) -> bool:
-        return "nccl" in self.backends
-
-    @property
-    def only_nccl(self) -> bool:
-        return self.backends == {"nccl"}
-
     @cached_property
-    def _lines(self) -> frozenset[str]:
+    def lines(self) -> frozenset[str]:
         return frozenset(each.line for each in self.evidence if isinstance(each, LogEvidence))
 
     @cached_property
@@ -207,30 +181,13 @@ class Case:
         """The InfiniBand statuses in the log lines that it rests on."""
         told = self.observations.statements.of_kind(EventKind.TRANSPORT_ERROR)
         return frozenset(
-            each.fields["status"] for _, each in told if "status" in each.fields and each.text in self._lines
+            each.fields["status"] for _, each in told if "status" in each.fields and each.text in self.lines
         )
-
-    @property
-    def failed_at_home(self) -> bool:
-        return bool(self.statuses) and self.statuses <= AT_HOME
-
-    @property
-    def failed_at_peer(self) -> bool:
-        return bool(self.statuses) and self.statuses <= AT_PEER
-
-    @property
-    def flushed(self) -> bool:
-        return self.statuses == {FLUSHED}
 
     @cached_property
     def lost_peers(self) -> bool:
         """Do logs tell of connections that ended, as they do when the process at their other end does?"""
         return has_lost_peers(self.observations.statements)
-
-    @cached_property
-    def of_device_memory(self) -> bool:
-        """Does a line that it rests on say that a device's memory was full, and not the node's?"""
-        return any(map(_DEVICE_MEMORY.search, self._lines))
 
     @property
     def rooted(self) -> bool:
@@ -239,29 +196,13 @@ class Case:
         return stuck and not agree_on_root(self.fault.group, self.fault.sequence, self.observations)
 
     @property
-    def of_roots(self) -> bool:
-        """Do the sides of a mismatch pass different roots?"""
-        return self.fault.mismatch is not None and self.fault.mismatch.of_roots
-
-    @property
-    def is_first(self) -> bool:
-        """Has no operation of this group got done before?"""
-        return self.fault.sequence is not None and self.fault.sequence <= _BEFORE_ANY_WORKED
-
-    @property
     def lacks_members(self) -> bool:
         """Do ranks wait for members of which these files tell nothing?"""
-        if not self.names_nobody or not self.fault.victims or self.cause is not Cause.UNKNOWN or self.accounts_for_all:
+        if self.fault.culprits or not self.fault.victims or self.cause is not Cause.UNKNOWN or self.accounts_for_all:
             return False
         if self.statuses:  # an adapter failed, whoever came
             return False
         return self.kind is Kind.RANK_NOT_JOINED or (self.kind is Kind.STUCK_TOGETHER and bool(self.unaccounted))
-
-    @property
-    def same_operation(self) -> bool:
-        """Do all sides of a mismatch call one operation, with other sizes or types?"""
-        sides = () if self.fault.mismatch is None else self.fault.mismatch.sides
-        return bool(sides) and len({signature.op for _, signature in sides}) == 1
 
     @cached_property
     def sides(self) -> str:
@@ -270,11 +211,6 @@ class Case:
         sites = [side.call_site for each in found for side in each.sides]
         told = [str(site) for site in dict.fromkeys(sites) if site is not None]
         return " with ".join(told[:2]) if len(told) > 1 and None not in sites else ""
-
-    @cached_property
-    def of_kernel_or_driver(self) -> bool:
-        """Does a kernel log or the driver itself tell of the device?"""
-        return any(isinstance(each, KernelEvidence | GpuEvidence) for each in self.evidence)
 
     @cached_property
     def in_several_places(self) -> bool:
@@ -327,6 +263,31 @@ class Case:
             "hosts": ",".join(self.hosts),
             "child": "" if self.seen is None else self.seen.child,
         }
+
+
+FACTS: Mapping[str, Callable[[Case], object]] = {
+    "names_nobody": lambda case: not case.fault.culprits,
+    "has_victims": lambda case: case.fault.victims,
+    "several_victims": lambda case: len(case.fault.victims) > 1,
+    "came_to_all": lambda case: not case.everybody,
+    "all_wait": lambda case: len(case.fault.victims) == case.observations.roster.world_size,
+    "sure": lambda case: not case.fault.certainty.is_suspicion,
+    "of_network": lambda case: case.cause is Cause.NETWORK,
+    "uses_nccl": lambda case: "nccl" in case.backends,
+    "only_nccl": lambda case: case.backends == {"nccl"},
+    "failed_at_home": lambda case: case.statuses and case.statuses <= AT_HOME,
+    "failed_at_peer": lambda case: case.statuses and case.statuses <= AT_PEER,
+    "flushed": lambda case: case.statuses == {FLUSHED},
+    "of_device_memory": lambda case: any(map(_DEVICE_MEMORY.search, case.lines)),
+    "of_roots": lambda case: case.fault.mismatch is not None and case.fault.mismatch.of_roots,
+    "is_first": lambda case: case.fault.sequence is not None and case.fault.sequence <= _BEFORE_ANY_WORKED,
+    "same_operation": lambda case: len({signature.op for _, signature in case.of_mismatch}) == 1,
+    "of_kernel_or_driver": lambda case: any(isinstance(e, KernelEvidence | GpuEvidence) for e in case.evidence),
+    "seen_frames": lambda case: case.seen is not None and case.seen.frames,
+    "several_hosts": lambda case: len(case.hosts) > 1,
+    "at_user_code": lambda case: case.at,
+}
+"""What rows may ask of a case, besides what it knows by that name itself."""
 
 
 def _rank_named(rank: int | None) -> str:

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from collector.align.groups.lanes import NONE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion
@@ -16,6 +15,7 @@ from collector.align.work.bystanders import Bystander
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.report.awaited_evidence import awaited_evidence
+from collector.judge.report.sentences import say
 from collector.judge.report.summaries import still_in_words
 from shared.answer.diagnosis import (
     AbsenceEvidence,
@@ -62,7 +62,7 @@ def evidence_of(fault: Fault, observations: Observations) -> tuple[Evidence, ...
     found += [item for rank in fault.culprits for item in _of_rank(observations.roster.ranks[rank], observations)]
     if not any(isinstance(each, StackEvidence) for each in fault.evidence):
         found += _stacks(fault.culprits, observations) or _stacks(fault.victims[:1], observations)
-    found += awaited_evidence(fault.culprits or fault.victims, observations)
+    found += awaited_evidence(fault.culprits or fault.victims, observations.activities)
     for rank in (rank for rank in fault.culprits if rank in observations.activities):
         found += thread_evidence(observations.roster.ranks[rank], observations.activities[rank])
     if fault.kind is Kind.STARTUP_INCOMPLETE:
@@ -131,22 +131,18 @@ def _sizes(sizes: tuple[tuple[int, ...], ...]) -> str:
 def _sequence(fault: Fault, observations: Observations) -> SequenceEvidence:
     group, sequence = fault.group, fault.sequence
     assert group is not None and sequence is not None
-    issued: dict[str, list[int]] = defaultdict(list)
-    for rank in group.members:
-        lane = group.lanes.get(rank)
-        last = None if lane is None else "none" if lane.issued == NONE else str(lane.issued)
-        issued["unknown" if last is None else last].append(rank)
+    issued = group.standing(group.members)
     waiting, absent = group.waiting_at(sequence), group.absent_at(sequence)
     waited = _waited([edge for edge in fault.edges if edge.group is group], sequence, observations)
     where = f"sequence {sequence} of group {_named(group.ref)}"
     came = f"{ranks_with(absent, 'has', 'have')} not" if absent else "no member is known to be absent"
-    last_issued = "; ".join(f"{fold(ranks)} at {mark}" for mark, ranks in sorted(issued.items()))
+    last_issued = "; ".join(f"{ranks} at {mark}" for mark, ranks in issued.items())
     return SequenceEvidence(
         ranks=fold(group.members),
         text=f"{ranks_with(waiting, 'has', 'have')} issued {where}, {came} (last issued: {last_issued})",
         group=group.ref,
         sequence=sequence,
-        issued={mark: fold(ranks) for mark, ranks in sorted(issued.items())},
+        issued=issued,
         waiting=fold(waiting),
         absent=fold(absent),
         waited_seconds=waited,
@@ -250,25 +246,11 @@ def _absences(views: Iterable[RankView], *, live: bool) -> list[AbsenceEvidence]
 
 
 def _absence(ranks: list[int], presence: Presence, host: str | None, why: str, *, live: bool) -> AbsenceEvidence:
-    has, reason = ranks_with(ranks, "has", "have"), Reason.NOT_FOUND
-    if presence is Presence.UNREACHABLE:
-        where = f"node {host}" if host else "one of the nodes that did not answer"
-        text = f"{ranks_with(ranks, 'is', 'are')} on {where}, which did not answer{why}"
-        reason = Reason.UNREACHABLE
-    elif presence is Presence.UNSEEN:
-        known = f"{ranks_with(ranks, 'was', 'were')} not examined: found in no given file and on no given node"
-        text = f"{ranks_in_words(ranks)} {why}" if why else known
-    elif presence is Presence.EXITED:
-        no_longer = ranks_with(ranks, "no longer has", "no longer have")
-        text = f"{no_longer} a process; {either(ranks, 'its', 'their')} launcher has not reaped all exited children"
-        reason = Reason.GONE
-    elif presence is Presence.ABSENT and host is None:
-        text = f"{has} no process on any node of the job; each of them answered, or runs nothing of the job"
-    elif presence is Presence.LEFT_OUT and live:
-        text = f"{has} no process on any node that answered, and these nodes are as many as the job needs"
-    else:
-        on, them = f" on {host}" if host else "", either(ranks, "it", "them")
-        text = f"{has} no process{on} and no dump, but the job's world size includes {them}"
+    told = {"presence": presence.value, "ranks": ranks, "why": why, "on": f" on {host}" if host else "", "host": host}
+    known = {"there": host, "live": live, "noted": why}
+    words = told | {name: "" for name, value in known.items() if value}
+    reason = {Presence.UNREACHABLE: Reason.UNREACHABLE, Presence.EXITED: Reason.GONE}.get(presence, Reason.NOT_FOUND)
+    text = say("absence", words)
     return AbsenceEvidence(ranks=fold(ranks), text=text, reason=reason)
 
 

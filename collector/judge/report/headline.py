@@ -1,7 +1,8 @@
 """Step 10: the headline, one sentence for the whole; it says what is known and nothing more."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from collector.align.observations import Observations
 from collector.align.roster import Presence
@@ -10,6 +11,7 @@ from collector.align.stacks.phases import ALLOWED_SECONDS, Phase
 from collector.align.work.trails import Trail
 from collector.judge.fault import first_edge
 from collector.judge.report.restarts import restart_in_words
+from collector.judge.report.sentences import say
 from collector.judge.trails.in_words import trail_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.diagnosis import Finding
@@ -45,6 +47,17 @@ class Interpretation:
     """Where the waits of `waited_for` lead out of the job."""
     second_dump_after: int | None = None
     """Seconds after which a second dump of each rank would tell; None: that is not what is lacking."""
+
+
+def reason(why: str, words: Mapping[str, object] | None = None) -> str:
+    """Say why there is no verdict, by the row of that name."""
+    known = {"why": why, **(words or {})}
+    return say("reason", known)
+
+
+def cannot_tell(why: str, words: Mapping[str, object] | None = None, **own: Any) -> Interpretation:
+    """Return that nothing can be told, for such a reason."""
+    return Interpretation(Verdict.CANNOT_TELL, reason(why, words), **own)
 
 
 _PHASES = {
@@ -119,5 +132,5 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
         minutes = f"{ALLOWED_SECONDS[reading.phase] / 60:.0f} minutes"
         return f"others have waited for {reading.stall:.1f} s for {who}, {phase}; that may take {minutes}"
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
-    at = f" on {on_silent_nodes(reading.waited_for, observations)}" if silent else ""
+    at = f" on {on_silent_nodes(reading.waited_for, observations.roster)}" if silent else ""
     return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"

@@ -1,6 +1,7 @@
 """Step 10: the summary of a finding, in one sentence; it says what is known and nothing more."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
@@ -9,6 +10,7 @@ from collector.align.work.bystanders import Bystander
 from collector.align.work.children import named
 from collector.judge.fault import Fault
 from collector.judge.records.compare_sequences import Mismatch, is_compared
+from collector.judge.report.sentences import say
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
@@ -18,54 +20,49 @@ from shared.wire.trace import Signature, State
 
 _MOST_SIZES = 4
 _MOST_SIBLINGS = 2
-_NOT_JOINED = ("has not joined", "have not joined")
-_PREDICATES = {
-    Kind.RANK_NOT_JOINED: _NOT_JOINED,
-    Kind.RANK_EXITED: ("has exited and will never join", "have exited and will never join"),
-    Kind.RANK_UNREACHABLE: ("is on {node} and may not have joined", "are on {node} and may not have joined"),
-    Kind.RANK_STOPPED: ("is stopped by a signal and has not joined", "are stopped by a signal and have not joined"),
-    Kind.RANK_MISSING: ("was not found anywhere and has not joined", "were not found anywhere and have not joined"),
-}
-"""What is said of one culprit, and of several."""
 
 
 @costs_itself(lambda fault, cause, observations: fault.said or str(fault.kind))
 def summary_of(fault: Fault, cause: Cause, observations: Observations) -> str:
-    """The finding in one sentence."""
+    """The finding in one sentence, by the first row that fits of `sentences.toml`."""
     if fault.said:
         return fault.said
-    at = _operation(fault)
-    if fault.kind is Kind.STRAGGLER:
-        return f"rank {fault.culprits[0]} keeps the others waiting in every step{_where(fault, cause, observations)}"
-    if fault.kind is Kind.COLLECTIVE_MISMATCH:
-        return _mismatch(fault, at)
-    if fault.kind is Kind.P2P_DEADLOCK:
-        who = ranks_in_words(fault.culprits or sorted({edge.waiter for edge in fault.cycle}))
-        return f"{who} wait for each other in point-to-point operations: a deadlock"
-    if fault.kind is Kind.ORDER_INVERSION:
-        return _inversion(fault, at)
-    if fault.kind is Kind.STUCK_TOGETHER:
-        return _stuck(fault, at, observations)
-    if fault.kind is Kind.STARTUP_INCOMPLETE:
-        return _not_started(fault, observations)
     if fault.kind is Kind.P2P_UNMATCHED and not fault.culprits:
         return fault.remarks[0]
-    if fault.kind is Kind.P2P_UNMATCHED:
-        who, operation = ranks_in_words(fault.culprits), at or " a point-to-point operation"
-        return f"{who} never posts the counterpart of{operation}{_where(fault, cause, observations)}"
-    return _not_joined(fault, cause, observations, at)
+    words = _words(fault, cause, observations)
+    return say("summary", words)
 
 
-def _not_started(fault: Fault, observations: Observations) -> str:
-    waits = f"{ranks_with(fault.victims, 'waits', 'wait')} in rendezvous"
-    if fault.culprits:
-        return f"the job does not start: {ranks_in_words(fault.culprits)} never arrived; {waits}"
+def _words(fault: Fault, cause: Cause, observations: Observations) -> dict[str, Any]:
+    """What a row may name, or ask for."""
+    at = _operation(fault)
+    words = {
+        "kind": fault.kind.value,
+        "culprits": fault.culprits,
+        "victims": fault.victims,
+        "circle": fault.culprits or sorted({edge.waiter for edge in fault.cycle}),
+        "at": at,
+        "inside": f" in{at}" if at else "",
+        "operation": at or " communication",
+        "alone": at or " another collective",
+        "posted": at or " a point-to-point operation",
+        "where": _where(fault, cause, observations),
+    }
+    words |= {"named": ""} if fault.culprits else {}
+    if fault.mismatch is not None:
+        words |= _of_sides(fault.mismatch, fault)
+    if fault.kind is Kind.STARTUP_INCOMPLETE:
+        return words | _of_start(fault, observations)
+    if fault.kind is Kind.STUCK_TOGETHER:
+        return words | _of_stuck(fault, observations)
+    return words | _of_absence(fault, observations)
+
+
+def _of_start(fault: Fault, observations: Observations) -> dict[str, Any]:
     if len(fault.victims) == observations.roster.world_size:
-        return f"the job does not start: {waits}, though all ranks of the job are there"
+        return {"all": ""}
     still = [sibling for sibling in observations.siblings if sibling.stands_still]
-    if still:
-        return f"the job does not start: {'; '.join(map(still_in_words, still[:_MOST_SIBLINGS]))}; {waits}"
-    return f"the job does not start: not all ranks arrived; {waits}"
+    return {"still": "; ".join(map(still_in_words, still[:_MOST_SIBLINGS]))} if still else {}
 
 
 def still_in_words(sibling: Bystander) -> str:
@@ -83,51 +80,38 @@ def _operation(fault: Fault) -> str:
     number = "" if fault.sequence is None else f" #{fault.sequence}"
     if fault.group is None:
         return f" {fault.op}{number}"
-    named = fault.group.ref.description or fault.group.ref.name
-    label = fault.group.ref.name if named == "undefined" else named
+    label = fault.group.name if fault.group.label == "undefined" else fault.group.label
     return f" {fault.op}{number} of group {label}"
 
 
-def _not_joined(fault: Fault, cause: Cause, observations: Observations, at: str) -> str:
-    inside = f" in{at}" if at else ""
+def _of_absence(fault: Fault, observations: Observations) -> dict[str, Any]:
     behind = fault.group.absent_at(fault.sequence) if fault.group is not None and fault.sequence is not None else ()
-    if not fault.culprits and behind:
-        has = ranks_with(behind, "has", "have")
-        return f"{ranks_with(fault.victims, 'waits', 'wait')}{inside}, which {has} not issued"
-    if not fault.culprits:
-        whole = all(view.looks for view in observations.roster.ranks.values())
-        others = "the other ranks are not" if whole else "no other rank that was examined is"
-        return f"{ranks_with(fault.victims, 'waits', 'wait')}{inside}, and {others} in communication"
-    them = either(fault.culprits, "it", "them")
-    if fault.kind is Kind.RANK_MISSING and not observations.roster.live and fault.victims:
-        waits = f"{ranks_with(fault.victims, 'waits', 'wait')} for {them}{inside}"
-        return f"{ranks_in_words(fault.culprits)} left no dump, and {waits}: look there first"
-    held_inside = {*fault.culprits} <= {edge.waiter for edge in fault.edges}
-    predicates = ("is held inside", "are held inside") if held_inside else _PREDICATES.get(fault.kind, _NOT_JOINED)
-    said = ranks_with(fault.culprits, *predicates).format(node=on_silent_nodes(fault.culprits, observations))
-    victims = f"; {ranks_with(fault.victims, 'waits', 'wait')} for {them}" if fault.victims else ""
-    return f"{said}{at or ' the others'}{_where(fault, cause, observations)}{victims}"
+    whole = all(view.looks for view in observations.roster.ranks.values())
+    words: dict[str, Any] = {"others": "the other ranks are not" if whole else "no other rank that was examined is"}
+    words |= {"behind": behind} if behind else {}
+    words |= {"left_nothing": ""} if not observations.roster.live and fault.victims else {}
+    words |= {"held": ""} if {*fault.culprits} <= {edge.waiter for edge in fault.edges} else {}
+    waits = f"; {ranks_with(fault.victims, 'waits', 'wait')} for {either(fault.culprits, 'it', 'them')}"
+    words |= {"waits": waits if fault.victims else "", "of": _operation(fault) or " the others"}
+    return words | {"node": on_silent_nodes(fault.culprits, observations.roster)}
 
 
-def _stuck(fault: Fault, at: str, observations: Observations) -> str:
+def _of_stuck(fault: Fault, observations: Observations) -> dict[str, Any]:
     same = [edge for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence]
     waiting = sorted({edge.waiter for edge in same})
-    if fault.culprits:
-        begun = [rank for rank, state in _states_of(same, observations) if state == State.STARTED]
-        elsewhere = f"has started on {_devices_of(begun)}, but not" if begun else "has not started"
-        issued = ranks_with(sorted({*fault.culprits, *waiting}), "has", "have")
-        return f"{issued} issued{at}; it {elsewhere} on {_devices_of(fault.culprits)}"
-    if fault.group is None:
-        inside = f" in{at}" if at else " in communication"
-        return f"{ranks_with(fault.victims, 'waits', 'all wait')}{inside}, and stacks alone do not show for whom"
-    compared = "recorded arguments" if {*fault.victims} & observations.recorded else "operations and their elements"
-    match = f"; {compared} match" if fault.op is None or is_compared(fault.op) else ""
+    begun = [rank for rank, state in _states_of(same, observations) if state == State.STARTED]
     met = waiting or fault.victims
     behind = [rank for rank in fault.victims if rank not in met]
-    others = f"; {ranks_with(behind, 'waits', 'wait')} for {either(met, 'it', 'them')}" if behind else ""
-    did = "started it on their devices" if _all_began(fault, observations) else "issued it"
-    stuck = ranks_with(met, "is stuck", "are stuck")
-    return f"{stuck} in{at or ' communication'}: all of them {did}, not all completed it{match}{others}"
+    compared = "recorded arguments" if {*fault.victims} & observations.recorded else "operations and their elements"
+    return {
+        "issued": sorted({*fault.culprits, *waiting}),
+        "begun": f"has started on {_devices_of(begun)}, but not" if begun else "has not started",
+        "devices": _devices_of(fault.culprits),
+        "met": met,
+        "match": f"; {compared} match" if fault.op is None or is_compared(fault.op) else "",
+        "behind": f"; {ranks_with(behind, 'waits', 'wait')} for {either(met, 'it', 'them')}" if behind else "",
+        "did": "started it on their devices" if _all_began(fault, observations) else "issued it",
+    } | ({} if fault.group is None else {"recorded": ""})
 
 
 def _devices_of(ranks: Sequence[int]) -> str:
@@ -150,22 +134,18 @@ def _states_of(edges: Iterable[Edge], observations: Observations) -> list[tuple[
     ]
 
 
-def _mismatch(fault: Fault, at: str) -> str:
-    who = ranks_in_words(fault.culprits) if fault.culprits else ""
-    if fault.mismatch is None:
-        return f"{ranks_with(fault.culprits, 'is', 'are')} alone in{at or ' another collective'}"
-    sides = fault.mismatch.sides
-    if not who:
-        alike = len({signature.op for _, signature in sides}) == 1
-        told = _calls([signature for _, signature in sides]) if alike else [signature.op for _, signature in sides]
-        called = [(ranks_in_words(ranks), call) for (ranks, _), call in zip(sides, told, strict=True)]
-        named = " vs. ".join(f"{ranks} ({call})" for ranks, call in called)
-        tied = ", and no side has a majority" if len(sides) > 1 else ""
-        return f"the ranks disagree on{at}: {named}{tied}"
-    wrong = next(signature for ranks, signature in sides if set(ranks) & set(fault.culprits))
-    what = wrong.op if wrong.op != sides[0][1].op else f"{wrong.op} with different sizes or types"
-    root = sides[0][1].op.removeprefix(fault.op or "") if fault.mismatch.of_roots else ""
-    return f"{who} issued {what} where {ranks_in_words(sides[0][0])} issued{at}{root}"
+def _of_sides(mismatch: Mismatch, fault: Fault) -> dict[str, Any]:
+    ranks, signatures = [ranks for ranks, _ in mismatch.sides], [signature for _, signature in mismatch.sides]
+    alike = len({signature.op for signature in signatures}) == 1
+    told = _calls(signatures) if alike else [signature.op for signature in signatures]
+    wrong = next((one for own, one in mismatch.sides if {*own} & {*fault.culprits}), signatures[0])
+    return {
+        "sides": " vs. ".join(f"{ranks_in_words(own)} ({call})" for own, call in zip(ranks, told, strict=True)),
+        "tied": ", and no side has a majority" if len(ranks) > 1 else "",
+        "most": ranks[0],
+        "root": signatures[0].op.removeprefix(fault.op or "") if mismatch.of_roots else "",
+        "wrong": wrong.op if wrong.op != signatures[0].op else f"{wrong.op} with different sizes or types",
+    }
 
 
 def settled_in_words(mismatch: Mismatch) -> str:
@@ -173,7 +153,7 @@ def settled_in_words(mismatch: Mismatch) -> str:
     calls = _calls([signature for _, signature in mismatch.sides[:4]])
     told = zip((ranks for ranks, _ in mismatch.sides), calls, strict=False)
     sides = " vs. ".join(f"{ranks_in_words(ranks)} ({call})" for ranks, call in told)
-    named = mismatch.group.ref.description or mismatch.group.ref.name
+    named = mismatch.group.label
     return f"the ranks disagreed on operation #{mismatch.sequence} of group {named}, which all completed: {sides}"
 
 
@@ -197,25 +177,12 @@ def _sizes(sizes: tuple[tuple[int, ...], ...]) -> str:
     return shown + (f" +{len(sizes) - _MOST_SIZES}" if len(sizes) > _MOST_SIZES else "")
 
 
-def _inversion(fault: Fault, at: str) -> str:
-    if not fault.culprits:
-        who = ranks_in_words(sorted({edge.waiter for edge in fault.cycle}))
-        return f"{who} wait for each other across groups: they issued operations in different orders"
-    who = ranks_in_words(fault.culprits)
-    return f"{who} issued the groups' operations in a different order from the others, which wait in{at}"
-
-
 def _where(fault: Fault, cause: Cause, observations: Observations) -> str:
     seen = next(iter(observations.seen(fault.culprits)), None)
     if seen is None or not seen.frames:
         return "" if cause is Cause.UNKNOWN else f" ({cause.value})"
     at = f" at {seen.user}" if seen.user is not None else ""
     return f": it is {seen.label}{at}" if len(fault.culprits) == 1 else f": {seen.label}{at}"
-
-
-def waiting_for(waiters: Sequence[int], others: Sequence[int]) -> str:
-    """Say who waits for whom."""
-    return f"{ranks_with(waiters, 'waits', 'wait')} for {ranks_in_words(others)}"
 
 
 def waiting_in(fault: Fault) -> str:

@@ -10,7 +10,8 @@ Requests alone accuse nobody, and a place alone does not: a helper may rightly s
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from collector.align.observations import Observations
 from collector.align.progress import Motion
@@ -19,16 +20,14 @@ from collector.align.stacks.activity import Activity, place
 from collector.align.thresholds import BUSY_SECONDS, FROZEN_SECONDS, UNANSWERED_SECONDS
 from collector.align.wait_states import WaitState
 from collector.align.work.children import named
-from collector.judge.certainty import Support, shown_by
+from collector.judge.fault_rows import fault_by
 from collector.judge.report.findings import finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from shared.answer.diagnosis import NextStep, ProcessEvidence, StackEvidence
-from shared.answer.words import Kind, Verdict
+from shared.answer.words import Verdict
 from shared.isolation import costs_itself
 from shared.plural import counted, either
 from shared.wire.snapshot import Process
-
-_BLAMES_NO_CLIENT = "that the requests wait for this process is inferred: nothing of what they carry is read"
 
 
 @dataclass(frozen=True)
@@ -132,12 +131,11 @@ def _held_up(holder: _Holder, waited: float, count: int, observations: Observati
     said = f"{does}, and {_waiting(count, waited)}"
     if left > 0:
         return Interpretation(Verdict.CANNOT_TELL, said, stall=waited, decided_after=left)
-    support, kind = Support.PROCESS_OF_SERVER if holder.is_held else Support.STACKS_OF_SERVER, Kind.REQUESTS_UNANSWERED
-    culprits = () if holder.rank is None else (holder.rank,)
-    fault = shown_by(support, kind, culprits, (), _BLAMES_NO_CLIENT, cause=holder.activity.cause, said=said)
+    own: dict[str, Any] = {"cause": holder.activity.cause, "said": said}
     if holder.rank is None:
-        shown, steps = tuple(_evidence(holder)), tuple(_steps(holder))
-        fault = replace(fault, where=holder.activity.where, evidence=shown, steps=steps)
+        own |= {"where": holder.activity.where, "evidence": tuple(_evidence(holder)), "steps": tuple(_steps(holder))}
+    culprits = () if holder.rank is None else (holder.rank,)
+    fault = fault_by("held_requests" if holder.is_held else "requests", culprits, (), **own)
     last = observations.roster.last_look_ns
     since = None if last is None else rfc3339(last - int(waited * 1e9))
     finding = finding_of(fault, observations)

@@ -21,7 +21,7 @@ from collector.align.thresholds import HELD_UP_GAPS, HELD_UP_SECONDS, TIMEOUT_NE
 from collector.align.work.trails import Trail
 from collector.align.work.values import Work
 from collector.align.work.work import works_of_children
-from collector.judge.certainty import Support, how_sure
+from collector.judge.certainty import Support
 from collector.judge.fault import Fault
 from collector.judge.trails.in_words import named_end
 from shared.answer.diagnosis import WorkEvidence
@@ -191,4 +191,4 @@ def fair_to_workers(fault: Fault, observations: Observations) -> Fault:
     still = tuple(rank for rank in fault.culprits if rank not in works)
     if still:
         return replace(fault, culprits=still, remarks=remarks)
-    return replace(fault, certainty=how_sure(fault.kind, Support.AT_WORK), remarks=remarks)
+    return fault.resting_on(Support.AT_WORK, remarks=remarks)

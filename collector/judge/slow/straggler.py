@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from collector.align.groups.lanes import Lane
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView, Lane
 from collector.align.groups.wait_times import Seconds, Waiting, waited_by_completion, waiting_of
 from collector.align.thresholds import (
     HABIT_SHARE,

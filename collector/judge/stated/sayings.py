@@ -14,6 +14,7 @@ from collector.align.stacks.tables.row_types import Doing
 from collector.align.strays import find_strays
 from collector.align.wait_states import MAY_WAIT, shown_state
 from collector.judge.ended_first import how_they_ended
+from collector.judge.report.sentences import say
 from shared.answer.statements import Stated
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.snapshot import NodeSnapshot
@@ -96,8 +97,7 @@ def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> It
     for rank, event in _of_tables((*spoken.all(), *spoken.voices)):
         yield from _of_line(_in_world(event, observations.roster.world_size) if rank is None else rank, event)
     for edge in observations.edges:
-        name = edge.group.ref.description or edge.group.name
-        yield Saying(edge.waiter, Stated.WAITS, RECORDS, edge.signature.op, name, edge.sequence)
+        yield Saying(edge.waiter, Stated.WAITS, RECORDS, edge.signature.op, edge.group.label, edge.sequence)
     for rank, seen in observations.activities.items():
         yield from _of_stack(rank, seen)
     for stray in find_strays(snapshots, observations.roster).processes:
@@ -133,7 +133,6 @@ _OF_LIBRARIES = re.compile(
     r"|reduce|gatherv?|scatterv?|b(?:road)?cast|barrier|finalize|sendrecv|send|recv)",
     re.IGNORECASE,
 )
-_CALLS_ITSELF = "the process that calls itself "
 
 
 def _of_line(rank: int | None, event: LogEvent) -> Iterator[Saying]:
@@ -167,17 +166,10 @@ def _of_line(rank: int | None, event: LogEvent) -> Iterator[Saying]:
 
 def _name(event: LogEvent) -> str:
     """What a process of unknown rank calls itself."""
-    fields = event.fields
-    if "writer" in fields:
-        return f"{_CALLS_ITSELF}{fields['writer']}"
-    if "writer_pid" in fields:
-        return f"process {fields['writer_pid']} on {fields['writer_host']}"
-    number = next((fields[name] for name in _PLACES if name in fields), None)
-    if number is not None:
-        return f"group rank {number}"
-    if "tool" in fields:
-        return ", by ".join(filter(None, (fields["part"], fields["tool"])))
-    return f"a process on {fields['writer_host']}" if "writer_host" in fields else f"a process in {event.path}"
+    number = next((event.fields[name] for name in _PLACES if name in event.fields), None)
+    known = event.fields | {"path": event.path} | ({} if number is None else {"number": number})
+    known |= {"by": f", by {known['tool']}" if known["part"] else known["tool"]} if "tool" in known else {}
+    return say("caller", known)
 
 
 def _of_stack(who: int | str, seen: Activity) -> Iterator[Saying]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from collector.align.observations import Observations
 from collector.judge.report.headline import Interpretation
+from collector.judge.report.sentences import say
 from collector.judge.stated.sayings import LOG_ENDS, LOGS, Key, Saying, sayings
 from shared.answer.statements import Stated, Statement
 from shared.answer.words import Verdict
@@ -139,22 +140,13 @@ def _statement(row: _Row) -> Statement:
 
 
 def _in_words(who: str, row: _Row) -> str:
-    said, long = row.saying, "" if row.shortest is None else f" {seconds_in_words(row.shortest)}"
-    what = _operation(said)
-    if said.state is Stated.ENDED and not said.line:
-        return said.place
-    if said.state is Stated.BEHIND:
-        return f"{who} had not come, by the line: {said.line[:_LONGEST]}"
-    if not what:
-        line = f": {said.line[:_LONGEST]}" if said.line else f": {said.place}"
-        if said.source == LOG_ENDS:
-            return f"{who} last wrote{line}"
-        return f"{who} waited{long}{line}" if said.state is Stated.WAITS and (long or said.line) else f"{who}{line}"
-    at = f" ({said.place})" if said.place else ""
-    if said.state is Stated.WAITS:
-        return f"{who} waited{long} in {what}{at}"
-    verb = "failed in" if said.state is Stated.FAILED else "ran" if LOGS in said.source else "stood in"
-    return f"{who} {verb} {what}{at}" + (f": {said.line[:_LONGEST]}" if said.state is Stated.FAILED else "")
+    said, line = row.saying, row.saying.line[:_LONGEST]
+    long = "" if row.shortest is None else f" {seconds_in_words(row.shortest)}"
+    words = {"who": who, "state": said.state.value, "what": _operation(said), "place": said.place, "line": line}
+    words |= {"long": long, "seen": line or said.place, "at": f" ({said.place})" if said.place else ""}
+    known = {"operation": words["what"], "unlined": not line, "spoken": long or line, "of_logs": LOGS in said.source}
+    known |= {"last": said.source == LOG_ENDS}
+    return say("statement", words | {name: "" for name, value in known.items() if value})
 
 
 def _operation(said: Saying) -> str:

@@ -4,18 +4,19 @@ Gloo gives them numbers, and leaves these out in the records of its collectives.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from collector.align.groups.lanes import Lane
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView, Lane
+from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
+from collector.align.roster import ByRank
 from collector.align.thresholds import LEAST_EARLIER
 from shared.isolation import costs_itself
 from shared.wire.trace import Trace
 
-_COUNTS_UNRECORDED = "gloo"
+COUNTS_UNRECORDED = "gloo"
+"""The backend that numbers sends and receives, and does not record them."""
 
 
 class Habit(NamedTuple):
@@ -32,63 +33,61 @@ def habit_of(counts: Sequence[int]) -> Habit | None:
     return Habit(earlier[0], now, len(earlier)) if len(earlier) >= LEAST_EARLIER and len(set(earlier)) == 1 else None
 
 
-@dataclass(frozen=True)
-class BrokenHabit:
-    """One rank that issued fewer unrecorded operations than in each of the steps before."""
+class Short(NamedTuple):
+    """A rank that sent or received less than was usual."""
 
     rank: int
-    habit: Habit
-
-    def __str__(self) -> str:
-        """The evidence in one sentence, for a remark."""
-        usual, now, steps = self.habit
-        return (
-            f"sends and receives by Gloo's count: rank {self.rank} issued {now} before its last operation, and "
-            f"{usual} before each of the {steps} like it"
-        )
+    evidence: str
+    """In one sentence, for a remark."""
+    edge: Edge | None = None
+    """By which another rank waits for the counterpart; None where no recorder holds it."""
 
 
 @costs_itself(lambda observations: None)
-def broken_habit(observations: Observations) -> BrokenHabit | None:
+def broken_habit(observations: Observations) -> Short | None:
     """Return the one rank that did less than it always did; None where none did, or several."""
     found = [
-        BrokenHabit(rank, habit)
+        (rank, habit)
         for group in observations.groups
         for rank in group.lanes
-        if (habit := _habit_on(group, rank, observations)) is not None and habit.now < habit.usual
+        if (habit := _habit_on(group, rank)) is not None and habit.now < habit.usual
     ]
-    return found[0] if len({habit.rank for habit in found}) == 1 else None
+    if len({rank for rank, _ in found}) != 1:
+        return None
+    rank, (usual, now, steps) = found[0]
+    counts = f"rank {rank} issued {now} before its last operation, and {usual} before each of the {steps} like it"
+    return Short(rank, f"sends and receives by Gloo's count: {counts}")
 
 
-def may_owe(rank: int, group: GroupView, observations: Observations) -> bool:
+def may_owe(rank: int, group: GroupView) -> bool:
     """May a rank lack its side of what another one waits in, unrecorded? Not who waits after as much as ever."""
-    habit = _habit_on(group, rank, observations)
+    habit = _habit_on(group, rank)
     return habit is None or habit.now < habit.usual
 
 
-def is_of_gloo(rank: int, observations: Observations) -> bool:
+def is_of_gloo(rank: int, traces: ByRank[Trace]) -> bool:
     """Does its record leave out all sends and receives?"""
-    return {signature.backend for signature in observations.traces[rank].signatures} == {_COUNTS_UNRECORDED}
+    return {signature.backend for signature in traces[rank].signatures} == {COUNTS_UNRECORDED}
 
 
-def passes_unrecorded(group: GroupView, observations: Observations) -> bool:
+def passes_unrecorded(group: GroupView) -> bool:
     """Have ranks of the group sent or received what Gloo numbers and leaves out?"""
-    lanes = ((observations.traces.get(rank), lane) for rank, lane in group.lanes.items())
+    lanes = ((group.traces.get(rank), lane) for rank, lane in group.lanes.items())
     return any(trace is not None and max(_left_out(lane, trace), default=0) > 0 for trace, lane in lanes)
 
 
 def _left_out(lane: Lane, trace: Trace) -> Iterable[int]:
     """How many numbers are left out before each of Gloo's operations but the first."""
-    ours = [at for at in lane.positions if trace.signatures[trace.signature[at]].backend == _COUNTS_UNRECORDED]
+    ours = [at for at in lane.positions if trace.signatures[trace.signature[at]].backend == COUNTS_UNRECORDED]
     return (trace.op_id[after] - trace.op_id[before] - 1 for before, after in pairwise(ours) if lane.is_gapless)
 
 
-def _habit_on(group: GroupView, rank: int, observations: Observations) -> Habit | None:
+def _habit_on(group: GroupView, rank: int) -> Habit | None:
     """Compare the gap before the last, unfinished operation with those before operations that came about alike."""
-    lane, trace = group.lanes.get(rank), observations.traces.get(rank)
+    lane, trace = group.lanes.get(rank), group.traces.get(rank)
     if lane is None or trace is None or not lane.pending or lane.pending[-1] != lane.issued or not lane.is_gapless:
         return None
-    if len(lane.positions) < 2 or trace.signatures[trace.signature[lane.positions[-1]]].backend != _COUNTS_UNRECORDED:
+    if len(lane.positions) < 2 or trace.signatures[trace.signature[lane.positions[-1]]].backend != COUNTS_UNRECORDED:
         return None
     gaps: dict[tuple[int, int], list[int]] = {}
     for before, after in zip(lane.positions, lane.positions[1:], strict=False):

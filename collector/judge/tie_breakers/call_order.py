@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from collector.align.groups.process_groups import GroupView, role_of
+from collector.align.groups.process_groups import role_of
 from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.groups.table import GroupView
 from collector.align.thresholds import LEAST_AGREEING, LEAST_VOTES, is_majority
 from shared.wire.trace import Trace
 

@@ -1,13 +1,13 @@
 """Step 6, roots: most are behind. Where a few wait for the many, the few may be ahead by a call of their own."""
 
-from dataclasses import replace
-
 from collector.align.groups.device_queues import unfinished
-from collector.align.groups.process_groups import GroupView, role_of
+from collector.align.groups.process_groups import role_of
+from collector.align.groups.table import GroupView
 from collector.align.observations import Observations
-from collector.align.roster import Presence
+from collector.align.roster import ByRank, Presence, Roster
+from collector.align.stacks.activity import Activity
 from collector.align.thresholds import is_majority
-from collector.judge.certainty import Support, convicting, how_sure, without_culprits
+from collector.judge.certainty import Support
 from collector.judge.fault import TELLING, Fault
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.one_too_many import undecided_pair
@@ -16,7 +16,7 @@ from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 
 
-@costs_itself(lambda fault, observations, programs: without_culprits(fault), part="few have come")
+@costs_itself(lambda fault, observations, programs: fault.without_culprits(), part="few have come")
 def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fault:
     """Return the fault with the few as culprits, where they wait for many who communicate elsewhere or are done."""
     if fault.kind is Kind.P2P_UNMATCHED:
@@ -29,20 +29,19 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
     gone_on = {rank for rank in fault.group.members if _went_on(rank, observations)}
     if gone_on.issuperset(fault.culprits) and 2 * len(gone_on) >= len(fault.group.members):
         remark = "most of the group went on without this operation"
-        return convicting(fault, waiting, Support.PART_OF_RECORD, *fault.remarks, remark)
-    shifts = [shift_of(fault.group, rank, fault.culprits[0], observations.traces) for rank in sorted(waiting)]
+        return fault.convicting(waiting, Support.PART_OF_RECORD, *fault.remarks, remark)
+    shifts = [shift_of(fault.group, rank, fault.culprits[0]) for rank in sorted(waiting)]
     if all(shift is not None and shift.by < 0 for shift in shifts):
-        return convicting(fault, waiting, Support.PART_OF_RECORD, *fault.remarks, *map(str, shifts))
+        return fault.convicting(waiting, Support.PART_OF_RECORD, *fault.remarks, *map(str, shifts))
     strays = programs.strays(waiting)
     if len(strays) == len(waiting):
-        return convicting(fault, waiting, Support.PART_OF_RECORD, *fault.remarks, *map(str, strays))
-    if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, observations) for rank in fault.culprits):
+        return fault.convicting(waiting, Support.PART_OF_RECORD, *fault.remarks, *map(str, strays))
+    if fault.kind is Kind.RANK_EXITED or all(_held_elsewhere(rank, observations.activities) for rank in fault.culprits):
         return fault
     remark = "most of the group has not issued this operation: they are blocked, or the few that wait went astray"
     if len(waiting) == len(fault.culprits) == 1:
         remark = "one rank is known to have issued this operation and one not to: either may be the odd one"
-    sure = how_sure(fault.kind, Support.TIE)
-    return replace(fault, culprits=(), certainty=sure, remarks=(*fault.remarks, remark))
+    return fault.resting_on(Support.TIE, culprits=(), remarks=(*fault.remarks, remark))
 
 
 def _few_have_come(group: GroupView, sequence: int | None, observations: Observations) -> bool:
@@ -61,7 +60,7 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     come = {rank for other in same for rank in other.lanes.keys() - other.absent_at(sequence)}
     waiting = {rank for other in same for rank, lane in other.lanes.items() if lane.pending}
     idle = {rank for rank in behind if not unfinished(observations.traces[rank])}
-    ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations)]
+    ended = [rank for rank in observations.roster.ranks if _ended_well(rank, observations.roster)]
     may_be_more = size > 2 or (group.inferred and observations.roster.world_size is None)
     one_each = len(idle) == len(come) == 1 and may_be_more
     return (
@@ -71,20 +70,20 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     )
 
 
-def _ended_well(rank: int, observations: Observations) -> bool:
-    exited = observations.roster.ranks[rank].exited
+def _ended_well(rank: int, roster: Roster) -> bool:
+    exited = roster.ranks[rank].exited
     return exited is not None and exited.exit_code == 0
 
 
-def _held_elsewhere(rank: int, observations: Observations) -> bool:
+def _held_elsewhere(rank: int, activities: ByRank[Activity]) -> bool:
     """Does its stack or state tell what holds it, whatever the others do?"""
-    activity = observations.activities.get(rank)
+    activity = activities.get(rank)
     return activity is not None and (activity.cause in TELLING or activity.kernel_tells)
 
 
 def _went_on(rank: int, observations: Observations) -> bool:
     """Has it ended well, or does it leave? Whoever waits elsewhere is no root to begin with."""
     if observations.roster.ranks[rank].presence is Presence.EXITED:
-        return _ended_well(rank, observations)
+        return _ended_well(rank, observations.roster)
     activity = observations.activities.get(rank)
     return activity is not None and activity.cause is Cause.TEARDOWN

@@ -6,7 +6,8 @@ operations need not belong to the same objects on every rank: rank 0 takes `tp0`
 
 from collections import defaultdict
 
-from collector.align.groups.process_groups import GroupView, role_of
+from collector.align.groups.process_groups import role_of
+from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.thresholds import LEAST_VOTES
 from shared.isolation import costs_itself

@@ -9,12 +9,11 @@ What tells them apart is what each of the two did before: between two calls a pr
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
-from collector.judge.tie_breakers.broken_habit import Habit, habit_of
+from collector.judge.tie_breakers.broken_habit import Habit, Short, habit_of
 from shared.isolation import costs_itself
 from shared.plural import counted
 from shared.wire.trace import Trace
@@ -23,36 +22,23 @@ _Call = tuple[int, int]
 """Indices of a group and of a signature in one rank's own record."""
 
 
-@dataclass(frozen=True)
-class LeftOutSend:
-    """A rank that posted its side of a point-to-point operation less often than in each of the `steps` before."""
-
-    edge: Edge
-    rank: int
-    habit: Habit
-
-    def __str__(self) -> str:
-        """The evidence in one sentence, for a remark."""
-        op, peer = OTHER_SIDE[self.edge.signature.op], self.edge.waiter
-        return (
-            f"rank {self.rank} posted {self.habit.now} instead of {counted(self.habit.usual, op)} for rank {peer} "
-            f"between the same two calls as in the {self.habit.steps} times before"
-        )
-
-
 @costs_itself(lambda edges, observations: None)
-def left_out_send(edges: Iterable[Edge], observations: Observations) -> LeftOutSend | None:
+def left_out_send(edges: Iterable[Edge], observations: Observations) -> Short | None:
     """Return the one counterpart that was left out in a circle; None where none was, or where several may have been."""
-    found: dict[int, LeftOutSend] = {}
+    found: dict[int, Short] = {}
     for edge in edges:
         if not edge.is_p2p or edge.signature.op not in OTHER_SIDE or len(edge.holders) != 1 or edge.queued:
             continue
-        owing = edge.holders[0]
+        owing, op = edge.holders[0], OTHER_SIDE[edge.signature.op]
         if not {owing, edge.waiter} <= observations.traces.keys():
             continue
-        short = _short_of_habit(edge, OTHER_SIDE[edge.signature.op], observations.traces[owing])
+        short = _short_of_habit(edge, op, observations.traces[owing])
         if short is not None and _keeps_to_habit(edge, observations.traces[edge.waiter]):
-            found.setdefault(owing, LeftOutSend(edge, owing, short))
+            text = (
+                f"rank {owing} posted {short.now} instead of {counted(short.usual, op)} for rank {edge.waiter} "
+                f"between the same two calls as in the {short.steps} times before"
+            )
+            found.setdefault(owing, Short(owing, text, edge))
     return next(iter(found.values())) if len(found) == 1 else None
 
 

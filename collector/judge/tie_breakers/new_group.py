@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from collector.align.observations import Observations
 from shared.isolation import costs_itself
 
-RULE = "all ranks must take part in creating a new group"
-
 
 @costs_itself(lambda makers, others, observations: ())
 def went_past(makers: Sequence[int], others: tuple[int, ...], observations: Observations) -> tuple[int, ...]:

@@ -7,17 +7,16 @@ of a pipeline have groups of one role, too, and other programs.
 
 from dataclasses import replace
 
-from collector.align.groups.process_groups import GroupView, role_of
-from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.groups.process_groups import role_of
+from collector.align.groups.table import GroupView
 from collector.align.thresholds import COMPARED_BEFORE, LEAST_AGREEING, LEAST_EARLIER
 from collector.judge.records.compare_sequences import Mismatch
 from shared.isolation import costs_itself
 from shared.rank_sets import fold
-from shared.wire.trace import Trace
 
 
-@costs_itself(lambda mismatch, groups, traces: mismatch)
-def settled_by_siblings(mismatch: Mismatch, groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Mismatch:
+@costs_itself(lambda mismatch, groups: mismatch)
+def settled_by_siblings(mismatch: Mismatch, groups: tuple[GroupView, ...]) -> Mismatch:
     """Return the mismatch with culprits, where all siblings of its group agree with one side; else as it was."""
     group, at = mismatch.group, mismatch.sequence
     role = role_of(group, groups)
@@ -27,13 +26,13 @@ def settled_by_siblings(mismatch: Mismatch, groups: tuple[GroupView, ...], trace
         for sibling in siblings
         if not set(sibling.members) & set(group.members) and role_of(sibling, groups) == role
         for rank in sibling.lanes
-        if _same_before(sibling, rank, mismatch, traces)
+        if _same_before(sibling, rank, mismatch)
     ]
-    said = {_facts_at(g, rank, at, traces) for g in siblings for rank in set(witnesses) & g.lanes.keys()} - {()}
+    said = {g.facts_at(rank, at) for g in siblings for rank in set(witnesses) & g.lanes.keys()} - {()}
     if len(witnesses) < LEAST_AGREEING or len(said) != 1:
         return mismatch
     right = said.pop()
-    culprits = tuple(rank for rank in mismatch.ranks if _facts_at(group, rank, at, traces) != right)
+    culprits = tuple(rank for rank in mismatch.ranks if group.facts_at(rank, at) != right)
     if not culprits or len(culprits) == len(mismatch.ranks):
         return mismatch
     remark = f"ranks {fold(witnesses)}, in groups of the same role, do what {_others(mismatch, culprits)} did"
@@ -45,20 +44,14 @@ def _others(mismatch: Mismatch, culprits: tuple[int, ...]) -> str:
     return "rank " + fold(rank for rank in mismatch.ranks if rank not in culprits)
 
 
-def _same_before(sibling: GroupView, rank: int, mismatch: Mismatch, traces: dict[int, Trace]) -> bool:
+def _same_before(sibling: GroupView, rank: int, mismatch: Mismatch) -> bool:
     """Has `rank` done in its own group, before that number, what the disputants did in theirs?"""
     compared, at = 0, mismatch.sequence
     for sequence in range(max(1, at - COMPARED_BEFORE), at):
-        mine = _facts_at(sibling, rank, sequence, traces)
-        theirs = {_facts_at(mismatch.group, other, sequence, traces) for other in mismatch.ranks} - {()}
+        mine = sibling.facts_at(rank, sequence)
+        theirs = {mismatch.group.facts_at(other, sequence) for other in mismatch.ranks} - {()}
         if mine and theirs:
             compared += 1
             if theirs != {mine}:
                 return False
     return compared >= min(LEAST_EARLIER, at - 1)
-
-
-def _facts_at(group: GroupView, rank: int, sequence: int, traces: dict[int, Trace]) -> tuple[Facts, ...]:
-    lane, trace = group.lanes.get(rank), traces[rank]
-    positions = () if lane is None else lane.at(sequence)
-    return tuple(facts_of(trace.signatures[trace.signature[position]]) for position in positions)

@@ -9,18 +9,17 @@ the same, also where every step differs from the one before it, so that a rank's
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
-from collector.align.groups.process_groups import GroupView, role_of
+from collector.align.groups.process_groups import role_of
 from collector.align.groups.signature_rules import OTHER_SIDE
+from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.thresholds import LEAST_EARLIER
+from collector.judge.tie_breakers.broken_habit import COUNTS_UNRECORDED, Short
 from shared.isolation import costs_itself
 from shared.rank_sets import ranks_in_words
-from shared.wire.trace import Trace
 
-_COUNTS_UNRECORDED = "gloo"
 _Call = tuple[str, int]
 """(role of a group, sequence)."""
 _Spans = dict[_Call | None, tuple[int, _Call | None]]
@@ -29,28 +28,8 @@ _Posted = tuple[str, int | None, int | None]
 """Operation, source and target, as the record has them: places in the group."""
 
 
-@dataclass(frozen=True)
-class FewerSends:
-    """A rank that posted less of what is point-to-point than those in its place of other groups."""
-
-    rank: int
-    now: int
-    usual: int
-    likes: tuple[int, ...]
-    edge: Edge | None = None
-    """By which another rank waits for the counterpart; None where no recorder holds it."""
-
-    def __str__(self) -> str:
-        """The evidence in one sentence, for a remark."""
-        what = "point-to-point operations" if self.edge is None else f"{OTHER_SIDE[self.edge.signature.op]}s"
-        return (
-            f"{what} before the operation that rank {self.rank} waits in: {self.now} by rank {self.rank}, {self.usual} "
-            f"by {ranks_in_words(self.likes)}, in the same place of other groups of this role"
-        )
-
-
 @costs_itself(lambda edges, observations: None)
-def fewer_by_record(edges: Iterable[Edge], observations: Observations) -> FewerSends | None:
+def fewer_by_record(edges: Iterable[Edge], observations: Observations) -> Short | None:
     """Return who in a circle owes a send or receive that its likes have posted; None where none does, or several."""
     told = (
         _owed(edge, edge.holders[0], observations) for edge in edges if edge.is_p2p and edge.holders and not edge.queued
@@ -60,9 +39,9 @@ def fewer_by_record(edges: Iterable[Edge], observations: Observations) -> FewerS
 
 
 @costs_itself(lambda hidden, observations: None)
-def fewer_by_count(hidden: Collection[int], observations: Observations) -> FewerSends | None:
+def fewer_by_count(hidden: Collection[int], observations: Observations) -> Short | None:
     """Return the same by Gloo's numbers, which count what it does not record; `hidden`: who waits for that."""
-    found: dict[int, FewerSends] = {}
+    found: dict[int, Short] = {}
     for group in observations.groups:
         if group.is_default or not set(group.members) & set(hidden):
             continue
@@ -70,11 +49,11 @@ def fewer_by_count(hidden: Collection[int], observations: Observations) -> Fewer
             theirs = {like: _counted(like, other, observations) for like, other in _likes(rank, group, observations)}
             short = _short(_counted(rank, group, observations), theirs) if group.lanes[rank].pending else None
             if short is not None:
-                found[rank] = FewerSends(rank, *short)
+                found[rank] = _fewer(rank, "point-to-point operations", *short)
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _owed(edge: Edge, owing: int, observations: Observations) -> FewerSends | None:
+def _owed(edge: Edge, owing: int, observations: Observations) -> Short | None:
     waited = edge.signature
     if waited.op not in OTHER_SIDE or not {owing, edge.waiter} <= observations.traces.keys():
         return None
@@ -88,7 +67,13 @@ def _owed(edge: Edge, owing: int, observations: Observations) -> FewerSends | No
     theirs = [_recorded(like, other, mine, observations) for like, other in waiters]
     if short is None or _is_over(_recorded(edge.waiter, edge.group, mine, observations), theirs):
         return None
-    return FewerSends(owing, *short, edge)
+    return _fewer(owing, f"{posted[0]}s", *short, edge=edge)
+
+
+def _fewer(rank: int, what: str, now: int, usual: int, likes: tuple[int, ...], edge: Edge | None = None) -> Short:
+    counts = f"{now} by rank {rank}, {usual} by {ranks_in_words(likes)}"
+    where = f"{what} before the operation that rank {rank} waits in"
+    return Short(rank, f"{where}: {counts}, in the same place of other groups of this role", edge)
 
 
 def _likes(rank: int, group: GroupView, observations: Observations) -> list[tuple[int, GroupView]]:
@@ -126,15 +111,16 @@ def _is_over(mine: _Spans, theirs: Collection[_Spans]) -> bool:
 def _counted(rank: int, group: GroupView, observations: Observations) -> _Spans:
     """What Gloo numbered between its collectives on `group`, and left out in its record of them."""
     lane, trace = group.lanes.get(rank), observations.traces.get(rank)
-    if lane is None or trace is None or not lane.is_gapless or _COUNTS_UNRECORDED not in _backends(trace):
+    if (
+        lane is None
+        or trace is None
+        or not lane.is_gapless
+        or all(one.backend != COUNTS_UNRECORDED for one in trace.signatures)
+    ):
         return {}
     calls = [(role_of(group, observations.groups), sequence) for sequence in lane.sequences]
     numbers = [trace.op_id[position] for position in lane.positions]
     return {calls[at - 1]: (numbers[at] - numbers[at - 1] - 1, calls[at]) for at in range(1, len(calls))}
-
-
-def _backends(trace: Trace) -> set[str]:
-    return {signature.backend for signature in trace.signatures}
 
 
 def _recorded(rank: int, group: GroupView, posted: _Posted, observations: Observations) -> _Spans:

@@ -6,13 +6,12 @@ Operations alone show it only where neighbours differ; call sites, where they ar
 
 from dataclasses import dataclass
 
-from collector.align.groups.process_groups import GroupView
 from collector.align.groups.signature_rules import Facts, facts_of
+from collector.align.groups.table import GroupView
 from collector.align.stacks.user_frames import user_call
 from collector.align.thresholds import COMPARED_FROM_SHIFT, FARTHEST_SHIFT
 from shared.isolation import costs_itself
 from shared.wire.stacks import Frame
-from shared.wire.trace import Trace
 
 _Token = tuple[tuple[Facts, ...], tuple[Frame, ...]]
 """What was issued, and from where; no frames where either side has none."""
@@ -40,12 +39,12 @@ class Shift:
 
 
 @costs_itself(lambda *_: None)
-def shift_of(group: GroupView, odd: int, typical: int, traces: dict[int, Trace]) -> Shift | None:
+def shift_of(group: GroupView, odd: int, typical: int) -> Shift | None:
     """Return where `odd` went out of step with `typical`, if its operations match again when moved; else None."""
     if odd not in group.lanes or typical not in group.lanes:
         return None
-    with_sites = _has_sites(group, odd, traces) and _has_sites(group, typical, traces)
-    mine, theirs = (_tokens(group, rank, traces, with_sites) for rank in (odd, typical))
+    with_sites = _has_sites(group, odd) and _has_sites(group, typical)
+    mine, theirs = (_tokens(group, rank, with_sites=with_sites) for rank in (odd, typical))
     common = sorted(mine.keys() & theirs.keys())
     begun = next((sequence for sequence in common if mine[sequence] != theirs[sequence]), None)
     if begun is None:
@@ -77,13 +76,13 @@ def _first_alike(tokens: dict[int, _Token], at: int) -> int:
     return first
 
 
-def _has_sites(group: GroupView, rank: int, traces: dict[int, Trace]) -> bool:
-    trace = traces[rank]
+def _has_sites(group: GroupView, rank: int) -> bool:
+    trace = group.traces[rank]
     return any(trace.call_sites[trace.call_site[at]] for at in group.lanes[rank].positions)
 
 
-def _tokens(group: GroupView, rank: int, traces: dict[int, Trace], with_sites: bool) -> dict[int, _Token]:
-    lane, trace = group.lanes[rank], traces[rank]
+def _tokens(group: GroupView, rank: int, *, with_sites: bool) -> dict[int, _Token]:
+    lane, trace = group.lanes[rank], group.traces[rank]
     facts = [facts_of(signature) for signature in trace.signatures]
     tokens: dict[int, _Token] = {}
     for sequence, position in zip(lane.sequences, lane.positions, strict=True):

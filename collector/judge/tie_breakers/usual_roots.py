@@ -4,15 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from collector.align.thresholds import COMPARED_BEFORE, LEAST_EARLIER
-from collector.judge.records.compare_sequences import Mismatch, signature_at
+from collector.judge.records.compare_sequences import Mismatch
 from shared.isolation import costs_itself
-from shared.wire.trace import Signature, Trace
+from shared.wire.trace import Signature
 
 
-@costs_itself(lambda found, roots, traces: found)
-def with_usual_root(
-    found: Mismatch, roots: Callable[[dict[int, Signature]], set[int] | None], traces: dict[int, Trace]
-) -> Mismatch:
+@costs_itself(lambda found, roots: found)
+def with_usual_root(found: Mismatch, roots: Callable[[dict[int, Signature]], set[int] | None]) -> Mismatch:
     """Return the mismatch with its culprit, where one rank was the root of all operations like this one before.
 
     `roots`: who acts as the root, by what each member has issued; None where that cannot be told.
@@ -20,11 +18,11 @@ def with_usual_root(
     group, op = found.group, found.sides[0][1].op
     held = set.intersection(*(set(lane.sequences) for lane in group.lanes.values()))
     recent = sorted(at for at in held if at < found.sequence)[-COMPARED_BEFORE:]
-    before = [{r: signature_at(group, traces, r, at) for r in group.order} for at in recent]
+    *before, last = ({r: group.parts_at(r, at)[-1] for r in group.order} for at in (*recent, found.sequence))
     acted = [roots(told) for told in before if {one.op for one in told.values()} == {op}]
     earlier = [each for each in acted if each is not None]
     usual = set.union(*earlier) if len(earlier) >= LEAST_EARLIER else set()
-    acting = roots({rank: signature_at(group, traces, rank, found.sequence) for rank in group.order}) or set()
+    acting = roots(last) or set()
     odd = tuple(sorted(acting - usual))
     if len(usual) != 1 or not usual < acting or len(odd) != 1:
         return found

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collector.align.groups.process_groups import GroupView
 from collector.align.groups.sequence_tables import GroupTable, LaneMarks, group_tables
+from collector.align.groups.table import GroupView
 from collector.align.roster import Roster
 from collector.judge.records.disputes import disputes_of
 from collector.show.html.grid import family_of

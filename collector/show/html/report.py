@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from collector.align.accounting import account_for_ranks
-from collector.align.groups.process_groups import GroupView, line_up
+from collector.align.groups.process_groups import line_up
+from collector.align.groups.table import GroupView
 from collector.align.roster import Roster
 from collector.align.stacks.stack_classes import tree_of
 from collector.keep.kept import Kept

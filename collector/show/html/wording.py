@@ -1,11 +1,9 @@
 """Kinds, causes and evidence in plain words, said beside the words of the contract."""
 
-import tomllib
-from importlib.resources import files
-
 from shared.answer.words import Cause, Kind
+from shared.packs import read_tables
 
-_ROWS: dict[str, dict[str, str]] = tomllib.loads(files(__package__).joinpath("wording.toml").read_text("utf-8"))
+_ROWS: dict[str, dict[str, str]] = read_tables(__file__, "wording.toml")
 
 KINDS = {kind: _ROWS["kinds"][kind] for kind in Kind}
 CAUSES = {cause: _ROWS["causes"][cause] for cause in Cause}

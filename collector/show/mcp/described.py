@@ -1,18 +1,17 @@
 """The tools as `tools.toml` describes them: what a client is told of each, and how its arguments are read."""
 
-import tomllib
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, create_model
 
 from shared.answer.incidents import IncidentState
 from shared.answer.words import Act, Cause, Kind, Verdict
+from shared.packs import read_tables
 from shared.value import Value
 
 Schema = dict[str, Any]
 
-_TABLES = tomllib.loads(Path(__file__).with_name("tools.toml").read_text("utf-8"))
+_TABLES = read_tables(__file__, "tools.toml")
 _WORDS = {of.__name__: [*of] for of in (Act, Cause, IncidentState, Kind, Verdict)}
 _TYPES = {"string": str, "number": float, "integer": int}
 _BOUNDS = {"minimum": "ge", "maximum": "le", "minLength": "min_length", "maxLength": "max_length"}

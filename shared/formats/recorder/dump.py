@@ -36,12 +36,10 @@ from shared.formats.recorder.fields import (
     parse_texts,
 )
 from shared.formats.recorder.json_dump import Raw, read_json_dump, read_part
-from shared.formats.recorder.kinds import Kinds
-from shared.formats.recorder.like_entries import put_together
+from shared.formats.recorder.like_entries import Kinds, parts_of, put_together, signature_key
 from shared.formats.recorder.lives import of_last_lives
 from shared.formats.recorder.operations import parse_operation
 from shared.formats.recorder.safe_pickle import load_plain
-from shared.formats.recorder.signature_key import parts_of, signature_key
 from shared.json_bounds import TooCostly
 from shared.value import narrow
 from shared.wire.stacks import Frame

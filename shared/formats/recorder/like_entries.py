@@ -4,17 +4,49 @@ A job makes the same few calls over and over. Where a dump is not as the usual p
 these), its entries are compared as values: msgspec takes out of all of them, in C, what has the right type.
 """
 
+import marshal
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from types import NoneType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from shared.formats.recorder.fields import MOST_DIMENSIONS, MOST_TENSORS
 from shared.formats.recorder.json_dump import Raw
-from shared.formats.recorder.kinds import Kinds
+
+
+class Kinds(NamedTuple):
+    """A record as it is put together: one entry of each kind, and what tells the others of it apart."""
+
+    order: Sequence[int]
+    """Of each record, the index of its entry."""
+    numbers: Sequence["array[int]"]
+    """Its sequences, op ids and times as columns of 64 bits, in the order in which dump.py reads them."""
+
+    def unfold(self, items: Sequence[Any]) -> tuple[Sequence[Any], Sequence[int]]:
+        """Return the entries, and for each record the index of the entry that describes it."""
+        return items, self.order
+
+    def weave(self, _own: Sequence[tuple[int, ...]], _order: Sequence[int]) -> Sequence["array[int]"]:
+        """Return the sequences, op ids and times of all records."""
+        return self.numbers
+
+
+_PLAIN = 2
+"""The version of marshal's format in which equal values look alike: later ones note what is shared."""
+
+
+def signature_key(values: Sequence[Any]) -> bytes:
+    """Return a key of the fields of a signature that holds them all: of a pickle these may be endless."""
+    return marshal.dumps([bytes(value) if isinstance(value, Raw) else value for value in values], _PLAIN)
+
+
+def parts_of(values: Iterable[Any]) -> int:
+    """Return how many numbers there are in shapes, or texts in lists."""
+    lists = [raw for raw in values if isinstance(raw, (list, tuple)) and len(raw) <= MOST_TENSORS]
+    return sum(map(len, lists)) + sum(len(part) for raw in lists for part in raw if type(part) in (list, tuple))
 
 
 class _Call(msgspec.Struct, frozen=True, gc=False):

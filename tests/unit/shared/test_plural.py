@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.plural import counted, either, ranks_with
+from shared.plural import counted, either, in_sentence, ranks_with
 
 
 def test_counts_read_well() -> None:
@@ -25,3 +25,17 @@ def test_form_follows_the_number(many: int | tuple[int, ...], form: str) -> None
 def test_verb_agrees_with_the_ranks(ranks: tuple[int, ...], said: str) -> None:
     """A rank named twice is still one."""
     assert ranks_with(ranks, "is", "are") == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{late} and {waiting}", "rank 3 and ranks 0-2"),
+        ("{late:waits|wait}, {waiting:waits|wait}", "rank 3 waits, ranks 0-2 wait"),
+        ("for {late:?it|them}, for {waiting:?it|them}", "for it, for them"),
+        ("{op} for {seconds:.1f} s{unknown}", "barrier {late} for 2.5 s"),
+    ],
+)
+def test_a_sentence_names_ranks_and_leaves_foreign_text_as_it_is(text: str, said: str) -> None:
+    words = {"late": (3,), "waiting": {2, 0, 1}, "op": "barrier {late}", "seconds": 2.51}
+    assert in_sentence(text, words) == said

@@ -18,7 +18,7 @@ from typing import Any
 from agent.proc.memory.process_memory import Unreadable
 from agent.sources.recorder.memory.entries import CopiedEntry, Scalars, Shapes
 from agent.sources.recorder.memory.recorder_header import Status
-from shared.formats.recorder.kinds import Kinds
+from shared.formats.recorder.like_entries import Kinds
 
 _SCALAR_TYPES = (
     "Byte Char Short Int Long Half Float Double ComplexHalf ComplexFloat ComplexDouble Bool QInt8 QUInt8 QInt32 "

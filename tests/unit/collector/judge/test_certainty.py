@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import collector.judge
-from collector.judge.certainty import TABLE, Support, how_sure
-from collector.judge.fault import Sure
+from collector.judge.certainty import TABLE, Support, Sure, how_sure
+from collector.judge.fault_rows import ROWS
 from shared.answer.words import Certainty, Kind
 from tests.build.jobs.judged import sources_of
 from tests.build.jobs.verdicts import VERDICTS
@@ -24,9 +24,9 @@ def test_nothing_but_the_table_says_how_sure_a_finding_is() -> None:
 def test_every_support_has_a_row_for_each_kind_and_is_the_support_of_something(support: Support) -> None:
     assert all(how_sure(kind, support).level in Certainty for kind in Kind)
     _, _, rules = SOURCES["certainty.py"].partition("def how_sure(")
-    assert any(
-        f"Support.{support.name}" in text for text in (*SOURCES.values(), rules) if text != SOURCES["certainty.py"]
-    )
+    named = any(f"Support.{support.name}" in text for name, text in SOURCES.items() if name != "certainty.py")
+    rows = (row for table in ROWS.values() for row in table)
+    assert named or f"Support.{support.name}" in rules or any(row["support"] == support.name.lower() for row in rows)
 
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=[f"{kind or 'any'}-{support.name}" for kind, support in TABLE])

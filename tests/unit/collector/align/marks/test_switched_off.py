@@ -111,7 +111,7 @@ NEEDED = {
         "watchdog_lines.tables_by_watchdogs", nothing, one_that_is_behind, (Kind.RANK_NOT_JOINED, (2,), "0-1,3")
     ),
     "one that is behind, by the numbers of the default group": Needed(
-        "table.behind", nothing, one_that_is_behind, (Kind.RANK_NOT_JOINED, (2,), "0-1,3")
+        "watchdog_lines.tables_by_watchdogs", nothing, one_that_is_behind, (Kind.RANK_NOT_JOINED, (2,), "0-1,3")
     ),
     "a line of an operation that the next one names the group of": Needed(
         "watchdog_lines._key_by_neighbour",

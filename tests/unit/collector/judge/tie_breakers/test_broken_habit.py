@@ -5,7 +5,7 @@ from array import array
 import pytest
 
 from collector.align.groups.lanes import Cutter
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion
 from collector.align.roster import Roster
@@ -29,7 +29,7 @@ def trace(*op_ids: int, last: State = State.ISSUED, backend: str = "gloo") -> Tr
 
 def broken(traces: dict[int, Trace]) -> int | None:
     lanes = {rank: lane for rank, one in traces.items() if (lane := Cutter(one).lane((0,))) is not None}
-    group = GroupView("0", "default_pg", WORLD, WORLD, False, lanes, ())
+    group = GroupView("0", "default_pg", WORLD, WORLD, False, lanes, traces)
     roster = Roster(job=None, world_size=4, ranks={}, conflicts=(), live=True, last_look_ns=None)
     found = broken_habit(Observations(roster, JobMotion({}, 0.0, None, None), (group,), traces, {}))
     return None if found is None else found.rank

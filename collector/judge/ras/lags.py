@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from collector.align.marks.table import Lag, MarkTable
+from collector.align.groups.table import GroupView, Lag
 from collector.align.observations import Observations
 from collector.align.ras.communicators import RasGroup, RasView
 from collector.judge.fault import Fault
@@ -19,18 +19,18 @@ SHORT = 12
 
 def lags_of(group: RasGroup) -> list[Lag]:
     """Return one lag for each operation in which a minority, all of it known, is behind."""
-    lags = [lag_in(table) for table in group.launches.values() if group.is_whole(table)]
+    lags = [lag_in(table) for table in group.launches if group.is_whole(table)]
     known = (lag for lag in lags if lag is not None and lag.behind and len(lag.behind) == lag.missing)
     return [replace(lag, number=lag.first_lacking) for lag in known]
 
 
-def lag_evidence(lag: Lag, group: RasGroup) -> SequenceEvidence:
+def lag_evidence(lag: Lag) -> SequenceEvidence:
     """The evidence for a lag."""
-    counts = _by_count(lag)
+    counts, table = _by_count(lag.table), lag.table
     return SequenceEvidence(
-        ranks=fold(group.members),
-        text=f"NCCL RAS: {_in_words(lag)} in communicator {group.name}",
-        group=group.ref,
+        ranks=fold(table.members),
+        text=f"NCCL RAS: {_in_words(table)} in communicator {table.name}",
+        group=table.ref,
         sequence=lag.first_lacking,
         issued={str(count): fold(ranks) for count, ranks in counts.items()},
         waiting=fold(lag.waiting),
@@ -38,7 +38,7 @@ def lag_evidence(lag: Lag, group: RasGroup) -> SequenceEvidence:
     )
 
 
-def _by_count(told: Lag | MarkTable) -> dict[int, list[int]]:
+def _by_count(told: GroupView) -> dict[int, list[int]]:
     """The ranks that have launched equally often, fewest launches first; of some counts no rank may be known."""
     found: dict[int, list[int]] = {count: [] for count in sorted({*told.issued.values(), *told.unnamed})}
     for rank, count in told.issued.items():
@@ -46,7 +46,7 @@ def _by_count(told: Lag | MarkTable) -> dict[int, list[int]]:
     return found
 
 
-def _in_words(told: Lag | MarkTable) -> str:
+def _in_words(told: GroupView) -> str:
     counts, op = _by_count(told), told.op or ""
     words = "; ".join(
         f"{ranks_in_words(ranks) if ranks else counted(told.unnamed[count], 'rank')} {_launches(count, op)}"
@@ -66,7 +66,7 @@ def with_lags(faults: list[Fault], observations: Observations) -> list[Fault]:
     ras = observations.roster.ras
     if ras is None or ras.moved:
         return list(faults)
-    told = [(set(lag.behind), lag_evidence(lag, group)) for group in ras.groups for lag in lags_of(group)]
+    told = [(set(lag.behind), lag_evidence(lag)) for group in ras.groups for lag in lags_of(group)]
     return [
         replace(fault, evidence=(*fault.evidence, *(shown for behind, shown in told if behind <= set(fault.culprits))))
         for fault in faults
@@ -85,10 +85,10 @@ def remark_of(ras: RasView | None) -> str:
     if ras is None or ras.moved or not ras.groups:
         return ""
     for group in ras.groups:
-        for table in group.launches.values():
+        for table in group.launches:
             if len(_by_count(table)) > 1:
                 once = "" if ras.still else " (asked once: any job may show this for a moment)"
-                return f"NCCL RAS: {_in_words(table)} in communicator {group.name[:SHORT]}{once}"
+                return f"NCCL RAS: {_in_words(table)} in communicator {table.name[:SHORT]}{once}"
     if ras.whole and ras.still and any(group.launches for group in ras.groups):
         return "according to NCCL RAS, every rank has launched each communicator's collectives equally often; " + BLIND
     return ""

@@ -15,33 +15,31 @@ nobody is named: then the counts stand beside what the stacks say.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from collector.align.groups.process_groups import GroupView
+from collector.align.groups.table import GroupView, Lag
 from collector.align.groups.wait_edges import Edge
-from collector.align.marks.table import Lag, MarkTable, Witness
 from collector.align.observations import Observations
 from collector.align.ras.communicators import RasGroup, RasView
-from collector.align.roster import Presence
+from collector.align.roster import Presence, Roster
 from collector.align.thresholds import LEAST_LAUNCHES_BEHIND, LEAST_VOTES, is_majority
 from collector.align.wait_states import WaitState
-from collector.judge.certainty import Support, how_sure, of_counts, of_lost
-from collector.judge.fault import Accuser, Fault, first_edge, kind_of
-from collector.judge.marks.behind import lag_in, waiters_in
-from collector.judge.ras_lag import BLIND, SHORT, lag_evidence, lags_of
+from collector.judge.certainty import Support, how_sure
+from collector.judge.fault import Accuser, Fault, first_edge, kind_of, shown_by_process
+from collector.judge.fault_rows import fault_by
+from collector.judge.marks.behind import edges_of, lag_in
+from collector.judge.ras.lags import BLIND, SHORT, lag_evidence, lags_of
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import AbsenceEvidence
-from shared.answer.words import Cause, Kind
+from shared.answer.words import Kind
 from shared.isolation import costs_itself
 from shared.missing import Reason
-from shared.plural import either, ranks_with
+from shared.plural import ranks_with
 from shared.rank_sets import ranks_in_words
 from shared.wire.ras import RasStatus
-from shared.wire.trace import Signature
 
 _BY_RAS = frozenset({Accuser.RAS})
-_Lagging = tuple[RasGroup, Lag]
 _LEFT = (RasStatus.NOCOMM, RasStatus.FINALIZE, RasStatus.ABORT)
 
 
@@ -57,7 +55,7 @@ def faults_by_ras(observations: Observations) -> list[Fault]:
     lags = [(group, lag) for group in ras.groups for lag in lags_of(group)]  # 3
     return (
         _mismatch_faults(lags, ras)
-        or _lag_faults(lags, ras, observations)
+        or _lag_faults([lag for _, lag in lags], ras, observations)
         or _left_faults(ras, observations)
         or _uneven_faults(ras, observations)
     )
@@ -65,18 +63,18 @@ def faults_by_ras(observations: Observations) -> list[Fault]:
 
 def _lost_fault(ras: RasView, observations: Observations) -> list[Fault]:
     """Step 2."""
-    lost = [rank for rank, status in ras.trouble.items() if _is_lost(rank, status, ras, observations)]
+    lost = [rank for rank, status in ras.trouble.items() if _is_lost(rank, status, ras, observations.roster)]
     victims = _waiters(observations, without=lost)
     if not lost or not victims:
         return []
     by_kind: dict[Kind, list[int]] = defaultdict(list)
     for rank in lost:
         by_kind[_kind_of_lost(rank, observations)].append(rank)
-    return [_lost(kind, tuple(ranks), victims, ras, observations) for kind, ranks in by_kind.items()]
+    return [_lost(kind, tuple(ranks), victims, ras, observations.roster) for kind, ranks in by_kind.items()]
 
 
-def _is_lost(rank: int, status: RasStatus, ras: RasView, observations: Observations) -> bool:
-    view = observations.roster.ranks.get(rank)
+def _is_lost(rank: int, status: RasStatus, ras: RasView, roster: Roster) -> bool:
+    view = roster.ranks.get(rank)
     if view is None or view.presence in (Presence.RUNNING, Presence.UNINTERRUPTIBLE):
         return False
     return view.presence is not Presence.RECORDED or status is RasStatus.DEAD or ras.still
@@ -89,28 +87,19 @@ def _kind_of_lost(rank: int, observations: Observations) -> Kind:
     return Kind.RANK_UNREACHABLE if recorded or kind is Kind.RANK_MISSING else kind
 
 
-def _lost(
-    kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, observations: Observations
-) -> Fault:
-    views = [observations.roster.ranks[rank] for rank in ranks]
+def _lost(kind: Kind, ranks: tuple[int, ...], victims: tuple[int, ...], ras: RasView, roster: Roster) -> Fault:
+    views = [roster.ranks[rank] for rank in ranks]
     elsewhere = all(view.presence is Presence.UNREACHABLE for view in views)
     dead = all(ras.trouble[rank] is RasStatus.DEAD for rank in ranks)
-    unseen = kind is Kind.RANK_UNREACHABLE and not elsewhere
-    return Fault(
-        kind=kind,
-        culprits=ranks,
-        victims=victims,
-        certainty=how_sure(kind, of_lost(kind, ranks, observations, dead=dead)),
-        named_by=_BY_RAS,
-        evidence=tuple(_absence(rank, ras) for rank in ranks),
-        said=_no_answer(ranks, victims, ras) if unseen else "",
-        remarks=("RAS cannot distinguish an exited process from one that is stopped or cut off",) if unseen else (),
+    words = {"places": _places(ranks, ras)} | (
+        {"silent": ""} if kind is Kind.RANK_UNREACHABLE and not elsewhere else {}
     )
-
-
-def _no_answer(ranks: Sequence[int], victims: Sequence[int], ras: RasView) -> str:
-    silent = f"{_places(ranks, ras)} {either(ranks, 'does', 'do')} not answer NCCL RAS"
-    return f"{silent}; {ranks_with(victims, 'waits', 'wait')} for {either(ranks, 'it', 'them')}"
+    sure, shown = (
+        how_sure(kind, _of_lost(kind, ranks, roster, dead=dead)),
+        [_absence(rank, ras) for rank in ranks],
+    )
+    own = {"certainty": sure, "evidence": tuple(shown), "named_by": _BY_RAS}
+    return fault_by("lost", ranks, victims, words, kind=kind, **own)
 
 
 def _places(ranks: Sequence[int], ras: RasView) -> str:
@@ -126,93 +115,53 @@ def _absence(rank: int, ras: RasView) -> AbsenceEvidence:
     return AbsenceEvidence(ranks=str(rank), text=f"{_places((rank,), ras)} {how}", reason=Reason.UNREACHABLE)
 
 
-def _mismatch_faults(lags: Sequence[_Lagging], ras: RasView) -> list[Fault]:
+def _mismatch_faults(lags: Sequence[tuple[RasGroup, Lag]], ras: RasView) -> list[Fault]:
     """Step 3: ranks that lag in one operation and lead in another of the same communicator."""
     faults = []
     for group, lag in lags:
-        for table in group.launches.values():
+        for table in group.launches:
             ahead = lag_in(table)
             many = 0 if ahead is None or ahead.number is None else ahead.number
             leading = {rank for rank, count in table.issued.items() if count > many}
             odd = tuple(rank for rank in lag.behind if rank in leading)
             if odd and set(odd) == set(lag.behind) == leading and ras.still:
-                faults.append(_mismatch(odd, group, lag, table))
+                faults.append(_mismatch(odd, lag, table))
     return faults[:1]
 
 
-def _mismatch(odd: tuple[int, ...], group: RasGroup, lag: Lag, led: MarkTable) -> Fault:
-    said = f"{ranks_in_words(odd)} launched {led.op} where {ranks_in_words(lag.waiting)} launched {lag.op}"
-    other = replace(lag, op=led.op, issued=led.issued, unnamed=led.unnamed)
-    fault = _by_counts(Kind.COLLECTIVE_MISMATCH, lag, group, f"{said} in communicator {group.name[:SHORT]}")
-    evidence = (*fault.evidence, lag_evidence(other, group))
-    return replace(fault, culprits=odd, victims=lag.waiting, cause=Cause.USER_CODE, evidence=evidence)
+def _mismatch(odd: tuple[int, ...], lag: Lag, led: GroupView) -> Fault:
+    words = {"led": led.op, "lagged": lag.op, "name": led.name[:SHORT]}
+    return _by_counts("launched_another", odd, lag.waiting, words, lag, replace(lag, table=led))
 
 
-def _by_counts(kind: Kind, lag: Lag, group: RasGroup, said: str) -> Fault:
-    """What counts show of all members without naming one."""
-    return Fault(
-        kind=kind,
-        culprits=(),
-        victims=group.members,
-        certainty=how_sure(kind, Support.COUNTS),
-        cause=Cause.UNKNOWN,
-        ref=group.ref,
-        op=lag.op,
-        sequence=lag.first_lacking,
-        said=said,
-        named_by=_BY_RAS,
-        evidence=(lag_evidence(lag, group),),
-        remarks=(BLIND,),
-    )
+def _by_counts(
+    row: str, culprits: tuple[int, ...], victims: tuple[int, ...], words: dict[str, str | None], *lags: Lag
+) -> Fault:
+    first, shown = lags[0], tuple(map(lag_evidence, lags))
+    own = {"op": first.op, "sequence": first.first_lacking, "ref": first.table.ref}
+    return fault_by(row, culprits, victims, words | {"blind": BLIND}, evidence=shown, named_by=_BY_RAS, **own)
 
 
-def _lag_faults(lags: Sequence[_Lagging], ras: RasView, observations: Observations) -> list[Fault]:
+def _lag_faults(lags: Sequence[Lag], ras: RasView, observations: Observations) -> list[Fault]:
     """Steps 3 and 5."""
-    known = observations.roster.ranks
-    here = {rank for rank, view in known.items() if not view.gone}
-    edges = _edges([replace(lag, waiting=tuple(r for r in lag.waiting if r in here)) for _, lag in lags])
-    kept = not observations.roster.live and len(lags) == 1 and _is_alone(lags[0][1])
-    faults = _root_faults(edges, ras, observations, though_once=kept)
-    by_operation = {(group.name, lag.op): (group, lag) for group, lag in lags}
+    here = {rank for rank, view in observations.roster.ranks.items() if not view.gone}
+    edges = edges_of([replace(lag, waiting=tuple(rank for rank in lag.waiting if rank in here)) for lag in lags])
+    kept = not observations.roster.live and len(lags) == 1 and _is_alone(lags[0])
     return [
-        replace(
-            fault,
-            named_by=_BY_RAS,
-            evidence=tuple(lag_evidence(lag, group) for group, lag in _about(fault, by_operation)),
-            group=None,
-            ref=fault.group.ref,
-        )
-        for fault in faults
-        if fault.group is not None
+        replace(fault, named_by=_BY_RAS, evidence=tuple(map(lag_evidence, _about(fault, lags))))
+        for fault in _root_faults(edges, ras, observations, though_once=kept)
     ]
-
-
-def _edges(lags: Sequence[Lag]) -> tuple[Edge, ...]:
-    """Who waits for whom: RAS knows of members and counts, and of no single operation."""
-    return tuple(
-        Edge(rank, lag.behind, view, Signature(lag.op or "", "nccl"), lag.number, False, None, 0)
-        for lag in lags
-        for view in [_view(lag)]
-        for rank in waiters_in(lag, lags)
-    )
-
-
-def _view(lag: Lag) -> GroupView:
-    members = tuple(sorted({*lag.waiting, *lag.behind}))
-    name, description = ("", "") if lag.group is None else (lag.group.name, lag.group.description)
-    return GroupView(name, description, members, members, False, {}, ())
 
 
 def _is_alone(lag: Lag) -> bool:
     """Is one rank several launches behind, and are all others level, as those are that wait for it?"""
-    counts = {*lag.issued.values(), *lag.unnamed}
+    counts = {*lag.table.issued.values(), *lag.table.unnamed}
     level = len(counts) == 2 and len(lag.behind) == 1 and len(lag.waiting) >= LEAST_VOTES
     return level and max(counts) - min(counts) >= LEAST_LAUNCHES_BEHIND
 
 
-def _about(fault: Fault, lags: dict[tuple[str, str | None], _Lagging]) -> Iterable[_Lagging]:
-    told = dict.fromkeys((edge.group.name, edge.signature.op) for edge in fault.edges)
-    return [lags[key] for key in told if key in lags][:4]
+def _about(fault: Fault, lags: Sequence[Lag]) -> Sequence[Lag]:
+    return [lag for lag in lags if any(edge.group is lag.table for edge in fault.edges)][:4]
 
 
 def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
@@ -223,13 +172,10 @@ def _left_faults(ras: RasView, observations: Observations) -> list[Fault]:
         there = (*group.standings.get(RasStatus.RUNNING, ()), *group.standings.get(RasStatus.INIT, ()))
         if gone and is_majority(group.size - len(gone), group.size) and ras.still:
             has = ranks_with(gone, "has", "have")
-            lag = Lag(Witness.LAUNCHES, "", tuple(sorted(there)), gone, len(there), len(gone), group=group.ref)
-            remark = f"{has} left communicator {group.name[:SHORT]} or not created it, according to NCCL RAS"
-            for fault in _root_faults(_edges([lag]), ras, observations):
-                sure = how_sure(fault.kind, Support.COUNTS)
-                faults.append(
-                    replace(fault, op=None, certainty=sure, remarks=(remark, BLIND), group=None, ref=group.ref)
-                )
+            lag = Lag(group.view, None, "", tuple(sorted(there)), gone, len(there), len(gone))
+            remark = f"{has} left communicator {group.view.name[:SHORT]} or not created it, according to NCCL RAS"
+            for fault in _root_faults(edges_of([lag]), ras, observations):
+                faults.append(fault.resting_on(Support.COUNTS, op=None, remarks=(remark, BLIND)))
     return faults[:1]
 
 
@@ -238,15 +184,13 @@ def _uneven_faults(ras: RasView, observations: Observations) -> list[Fault]:
     if not ras.still or any(observations.state(rank) is not WaitState.UNKNOWN for rank in observations.activities):
         return []
     for group in ras.groups:
-        for op, table in group.launches.items():
+        for table in group.launches:
             counts = table.issued
-            if len({*counts.values(), *table.unnamed}) > 1 and len(group.members) == group.size:
+            if len({*counts.values(), *table.unnamed}) > 1 and len(table.members) == group.size:
                 ends = min(counts.values()), max(counts.values())
                 fewest, most = (tuple(rank for rank, count in counts.items() if count == end) for end in ends)
-                lag = Lag(table.witness, op, most, fewest, len(most), len(fewest), op=op, issued=counts)
-                alike = f"two reports alike, {lag_evidence(lag, group).text}"
-                said = f"{ranks_in_words(group.members)} do not get on: {alike}"
-                return [_by_counts(Kind.RANK_NOT_JOINED, lag, group, said)]
+                lag = Lag(table, None, table.op or "", most, fewest, len(most), len(fewest))
+                return [_by_counts("uneven_counts", (), table.members, {"told": lag_evidence(lag).text}, lag)]
     return []
 
 
@@ -294,9 +238,9 @@ def _root_fault(
         kind=kind,
         culprits=culprits,
         victims=victims,
-        certainty=how_sure(kind, of_counts(kind, culprits, agreed=agreed, observations=observations)),
+        certainty=how_sure(kind, _of_counts(kind, culprits, agreed=agreed, observations=observations)),
         edges=leading,
-        group=first.group,
+        ref=first.group.ref,
         op=first.signature.op,
         sequence=first.sequence,
         remarks=(BLIND,) if ras.still else (BLIND, "RAS was asked only once: counts differ for a moment in any job"),
@@ -308,3 +252,19 @@ def _waiters(observations: Observations, *, without: Sequence[int]) -> tuple[int
     left = [view.rank for view in observations.roster.present() if view.rank not in without]
     seen = [rank for rank in left if observations.state(rank) is not WaitState.UNKNOWN]
     return tuple(sorted(rank for rank in seen if observations.may_wait(rank)) if seen else left)
+
+
+def _of_counts(kind: Kind, culprits: tuple[int, ...], *, agreed: bool, observations: Observations) -> Support:
+    """Return what shows it beside counts of NCCL RAS; `agreed`: two reports, and the stacks, say the same."""
+    if shown_by_process(kind, culprits, observations.roster):
+        return Support.PROCESS
+    return Support.COUNTS_AND_STACKS if agreed else Support.COUNTS
+
+
+def _of_lost(kind: Kind, ranks: Sequence[int], roster: Roster, *, dead: bool) -> Support:
+    """Return what shows that others wait for processes which do not answer NCCL RAS; `dead`: it has given them up."""
+    if shown_by_process(kind, ranks, roster):
+        return Support.PROCESS
+    views = [roster.ranks[rank] for rank in ranks]
+    twice = all(view.presence is Presence.UNREACHABLE for view in views) or (dead and all(view.gone for view in views))
+    return Support.ABSENCE if twice else Support.SILENCE
