@@ -12,7 +12,7 @@ from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
 from shared.missing import Missing, Reason
 from shared.rank_sets import fold
-from shared.wire.snapshot import Child, Exited, Fds, MountUse, NodeSnapshot, Process, Socket, Syscall
+from shared.wire.snapshot import Child, Exited, Fds, MountUse, NodeSnapshot, Process, Requests, Socket, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
 from tests.build.jobs.dumps import CASES, GLOO, snapshots_of
 from tests.build.jobs.four_ranks import AWAY, TWO_NODES, job_without, looks_at_all_stuck, looks_without
@@ -234,6 +234,17 @@ def held_up() -> Diagnosis:
     return diagnose([*first, *rest], Expected(job="sim"))
 
 
+def requests_unanswered() -> Diagnosis:
+    """An engine that serves: its workers wait for work, its core is stopped, and a client gets no answer."""
+    idle = (Frame("worker", "/srv/engine.py", 70), Frame("get", "/usr/lib/python3.11/multiprocessing/queues.py", 103))
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 3 for rank in range(2)}
+    looks = live_looks(Job(steps), {rank: Seen(idle) for rank in range(2)})
+    unread = Missing(source="stacks", reason=Reason.REFUSED, detail="the process is stopped")
+    core = Child(process=Process(pid=900, parent_pid=880, name="EngineCore", state="T"), stacks=unread)
+    asked = Requests(unanswered=3, oldest_seconds=41.0, held_by=(900,), servers=(900,))
+    return diagnose(with_rank(looks, 0, above=(core,), requests=asked), Expected(job="sim"))
+
+
 def not_hung() -> Diagnosis:
     """Its records move on between two looks."""
     job = draw_healthy(1)
@@ -312,6 +323,7 @@ VERDICTS: Mapping[str, Callable[[], Diagnosis]] = {
         straggler,
         straggler_by_stacks,
         held_up,
+        requests_unanswered,
         not_hung,
         cannot_tell,
         nobody_seen,
