@@ -22,7 +22,7 @@ from collector.align.work.children import named
 from collector.judge.certainty import Support, shown_by
 from collector.judge.report.findings import finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
-from shared.answer.diagnosis import NextStep, ProcessEvidence, StackEvidence
+from shared.answer.diagnosis import Evidence, FdEvidence, NextStep, ProcessEvidence, StackEvidence
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import counted, either
@@ -135,9 +135,11 @@ def _held_up(holder: _Holder, waited: float, count: int, observations: Observati
     support, kind = Support.PROCESS_OF_SERVER if holder.is_held else Support.STACKS_OF_SERVER, Kind.REQUESTS_UNANSWERED
     culprits = () if holder.rank is None else (holder.rank,)
     fault = shown_by(support, kind, culprits, (), _BLAMES_NO_CLIENT, cause=holder.activity.cause, said=said)
+    shown: list[Evidence] = [_of_connections(observations)]
     if holder.rank is None:
-        shown, steps = tuple(_evidence(holder)), tuple(_steps(holder))
-        fault = replace(fault, where=holder.activity.where, evidence=shown, steps=steps)
+        shown += _evidence(holder)
+        fault = replace(fault, where=holder.activity.where, steps=tuple(_steps(holder)))
+    fault = replace(fault, evidence=tuple(shown))
     last = observations.roster.last_look_ns
     since = None if last is None else rfc3339(last - int(waited * 1e9))
     finding = finding_of(fault, observations)
@@ -157,6 +159,14 @@ def _steps(holder: _Holder) -> Iterable[NextStep]:
     else:
         text = f"keep the native stacks of {holder.name}{on} before it is restarted: reading them stops it for a second"
         yield NextStep(text=text, command=f"py-spy dump --native --pid {process.pid}")
+
+
+def _of_connections(observations: Observations) -> FdEvidence:
+    """What the clients' connections show."""
+    asked = [each.requests for each in observations.families]
+    spoke, new = sum(each.unanswered for each in asked), sum(each.unaccepted for each in asked)
+    last = f"{counted(spoke, 'connection')} of clients in which these have spoken last"
+    return FdEvidence(ranks="", text=last if not new else f"{last}, and {new} that no process has accepted")
 
 
 def _evidence(holder: _Holder) -> Iterable[StackEvidence | ProcessEvidence]:
