@@ -23,7 +23,7 @@ from collector.align.work.children import named
 from collector.judge.fault_rows import fault_by
 from collector.judge.report.findings import finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
-from shared.answer.diagnosis import NextStep, ProcessEvidence, StackEvidence
+from shared.answer.diagnosis import Evidence, FdEvidence, NextStep, ProcessEvidence, StackEvidence
 from shared.answer.words import Verdict
 from shared.isolation import costs_itself
 from shared.plural import counted, either
@@ -131,9 +131,12 @@ def _held_up(holder: _Holder, waited: float, count: int, observations: Observati
     said = f"{does}, and {_waiting(count, waited)}"
     if left > 0:
         return Interpretation(Verdict.CANNOT_TELL, said, stall=waited, decided_after=left)
-    own: dict[str, Any] = {"cause": holder.activity.cause, "said": said}
+    shown: list[Evidence] = [_of_connections(observations)]
+    own: dict[str, Any] = {}
     if holder.rank is None:
-        own |= {"where": holder.activity.where, "evidence": tuple(_evidence(holder)), "steps": tuple(_steps(holder))}
+        shown += _evidence(holder)
+        own = {"where": holder.activity.where, "steps": tuple(_steps(holder))}
+    own |= {"cause": holder.activity.cause, "said": said, "evidence": tuple(shown)}
     culprits = () if holder.rank is None else (holder.rank,)
     fault = fault_by("held_requests" if holder.is_held else "requests", culprits, (), **own)
     last = observations.roster.last_look_ns
@@ -155,6 +158,14 @@ def _steps(holder: _Holder) -> Iterable[NextStep]:
     else:
         text = f"keep the native stacks of {holder.name}{on} before it is restarted: reading them stops it for a second"
         yield NextStep(text=text, command=f"py-spy dump --native --pid {process.pid}")
+
+
+def _of_connections(observations: Observations) -> FdEvidence:
+    """What the clients' connections show."""
+    asked = [each.requests for each in observations.families]
+    spoke, new = sum(each.unanswered for each in asked), sum(each.unaccepted for each in asked)
+    last = f"{counted(spoke, 'connection')} of clients in which these have spoken last"
+    return FdEvidence(ranks="", text=last if not new else f"{last}, and {new} that no process has accepted")
 
 
 def _evidence(holder: _Holder) -> Iterable[StackEvidence | ProcessEvidence]:

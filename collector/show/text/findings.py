@@ -28,6 +28,7 @@ _MEANING = {
 _NOBODY = {
     Kind.COLLECTIVE_MISMATCH: "no side has a majority, so none is blamed",
     Kind.STUCK_TOGETHER: "nothing observed sets one rank apart",
+    Kind.REQUESTS_UNANSWERED: "no rank is at fault, another process of the server is",
 }
 _APART = "the ranks part, and nothing observed tells which of them went astray"
 

@@ -235,14 +235,14 @@ def held_up() -> Diagnosis:
 
 
 def requests_unanswered() -> Diagnosis:
-    """A server whose ranks wait for work, as the process that clients ask is stopped."""
-    waits = Seen((USER, Frame("get", "/usr/lib/python3.11/queue.py", 171)))
-    looks = live_looks(Job({rank: [] for rank in range(4)}), dict.fromkeys(range(4), waits), recorder=False)
-    server = Process(pid=990, state="T", name="python3", command_line="vllm serve big --tensor-parallel-size 4")
-    asked = Requests(unanswered=3, oldest_seconds=84.0, held_by=(990,), servers=(990,))
-    unread = Missing(source="stacks", reason=Reason.NOT_FOUND, detail="it is stopped")
-    looks = with_rank(looks, 0, above=(Child(process=server, stacks=unread),), requests=asked)
-    return diagnose(looks, Expected(job="sim"))
+    """An engine that serves: its workers wait for work, its core is stopped, and a client gets no answer."""
+    idle = (Frame("worker", "/srv/engine.py", 70), Frame("get", "/usr/lib/python3.11/multiprocessing/queues.py", 103))
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 3 for rank in range(2)}
+    looks = live_looks(Job(steps), {rank: Seen(idle) for rank in range(2)})
+    unread = Missing(source="stacks", reason=Reason.REFUSED, detail="the process is stopped")
+    core = Child(process=Process(pid=900, parent_pid=880, name="EngineCore", state="T"), stacks=unread)
+    asked = Requests(unanswered=3, oldest_seconds=41.0, held_by=(900,), servers=(900,))
+    return diagnose(with_rank(looks, 0, above=(core,), requests=asked), Expected(job="sim"))
 
 
 def not_hung() -> Diagnosis:

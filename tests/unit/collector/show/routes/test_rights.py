@@ -186,7 +186,7 @@ async def test_nothing_of_anothers_job_comes_out(tmp_path: Path, monkeypatch: py
                 ours = await ann.request(method, path_for(path, OURS, made[OURS]), **call)
                 assert theirs.status_code == none.status_code, (method, path, theirs.text)
                 if "{" in path and RULES[method, path] in (Rule.CUT, Rule.LOOKS):
-                    assert theirs.status_code == 404, (method, path)
+                    assert theirs.status_code == (200 if path.endswith("/health") else 404), (method, path)
                     assert ours.status_code != 404 or "/deep" in path, (method, path, ours.text)
                 echoed = {THEIRS} if "{job" in path or path == "/v1/silences" else set()
                 for secret in secrets:
