@@ -87,7 +87,7 @@ def remark_of(ras: RasView | None) -> str:
     for group in ras.groups:
         for table in group.launches:
             if len(_by_count(table)) > 1:
-                once = "" if ras.still else " (asked once: any job may show this for a moment)"
+                once = "" if ras.still else " (one look: any job may show this for a moment)"
                 return f"NCCL RAS: {_in_words(table)} in communicator {table.name[:SHORT]}{once}"
     if ras.whole and ras.still and any(group.launches for group in ras.groups):
         return "according to NCCL RAS, every rank has launched each communicator's collectives equally often; " + BLIND

@@ -45,9 +45,9 @@ def test_equal_reports_of_ras_in_text_are_two_where_dates_beside_them_say_so(tmp
     for at, name in enumerate(("first", "second")):
         write_files(tmp_path, {f"{name}/ras.txt": RAS_EXCERPT})
         os.utime(tmp_path / name / "ras.txt", (1_750_000_000 + 60 * at,) * 2)
-    assert "asked once" in diagnose_directory(tmp_path).diagnosis.headline
+    assert "one look" in diagnose_directory(tmp_path).diagnosis.headline
     write_files(tmp_path, {"first/date": "1750000000\n", "second/date": "1750000060\n"})
-    assert "asked once" not in diagnose_directory(tmp_path).diagnosis.headline
+    assert "one look" not in diagnose_directory(tmp_path).diagnosis.headline
 
 
 def test_a_log_below_a_report_of_ras_is_read(tmp_path: Path) -> None:
