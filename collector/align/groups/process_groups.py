@@ -42,7 +42,8 @@ class PendingP2P:
 
     @property
     def peer(self) -> int | None:
-        return self.target if self.op == "send" else self.source
+        peer = self.target if self.op == "send" else self.source
+        return None if peer == self.rank else peer  # PyTorch lets no rank send to itself: the name means another
 
 
 @dataclass(frozen=True)
@@ -285,9 +286,8 @@ def _view(
         lane = cutter.lane(indices)
         if lane is not None:
             lanes[rank] = lane
-        if cutter.pending_p2p:
-            positions = [at for at in cutter.pending_p2p if trace.group[at] in indices]
-            p2p.extend(_pending_p2p(rank, trace, positions, by_index, known))
+        positions = [at for at in cutter.pending_p2p if trace.group[at] in indices]
+        p2p.extend(_pending_p2p(rank, trace, positions, by_index, known))
     members = tuple(sorted(rank for rank in order if rank in known))
     return GroupView(name[0], name[1], members, order, inferred, lanes, tuple(p2p))
 

@@ -31,7 +31,8 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
         remark = "most of the group went on without this operation"
         return convicting(fault, waiting, Support.PART_OF_RECORD, *fault.remarks, remark)
     shifts = [shift_of(fault.group, rank, fault.culprits[0], observations.traces) for rank in sorted(waiting)]
-    if all(shift is not None and shift.by < 0 for shift in shifts):
+    others_agree = len(fault.group.lanes) > 2 or len(_alike(fault.group, observations)) > 1
+    if others_agree and all(shift is not None and shift.by < 0 for shift in shifts):
         return convicting(fault, waiting, Support.PART_OF_RECORD, *fault.remarks, *map(str, shifts))
     strays = programs.strays(waiting)
     if len(strays) == len(waiting):
@@ -54,9 +55,7 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     """
     if sequence is None:
         return False
-    role, size = role_of(group, observations.groups), len(group.members)
-    alike = [other for other in observations.groups if len(other.members) == size]
-    same = [other for other in alike if other is group or role_of(other, observations.groups) == role]
+    same, size = _alike(group, observations), len(group.members)
     behind = {rank for other in same for rank in other.absent_at(sequence)}
     come = {rank for other in same for rank in other.lanes.keys() - other.absent_at(sequence)}
     waiting = {rank for other in same for rank, lane in other.lanes.items() if lane.pending}
@@ -69,6 +68,13 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
         or len(idle) > len(come)
         or (is_majority(len(ended), len(observations.roster.ranks)) and len(come | waiting) <= len(behind - waiting))
     )
+
+
+def _alike(group: GroupView, observations: Observations) -> list[GroupView]:
+    """The group, and those of its role and size."""
+    role, size = role_of(group, observations.groups), len(group.members)
+    alike = [other for other in observations.groups if len(other.members) == size]
+    return [other for other in alike if other is group or role_of(other, observations.groups) == role]
 
 
 def _ended_well(rank: int, observations: Observations) -> bool:
