@@ -59,7 +59,10 @@ def faults_by_record(observations: Observations) -> list[Fault]:
     circles = [(cycle, circle_fault(cycle, graph, observations, programs)) for cycle in cycles]
     # A circle of waits that blames somebody holds by itself, whatever those without a dump may do.
     faults += [fault for cycle, fault in circles if fault.blames_somebody or not behind & set(cycle)]
-    faults.sort(key=lambda fault: bool(fault.culprits) and all(_only_undumped(r, observations) for r in fault.culprits))
+    # Who waits for a fault that is seen accuses no absent rank besides: that it left no dump is told among what lacks.
+    told = {r for fault in faults if not _of_undumped(fault, observations) for r in (*fault.culprits, *fault.victims)}
+    faults = [fault for fault in faults if not (_of_undumped(fault, observations) and told.issuperset(fault.victims))]
+    faults.sort(key=lambda fault: _of_undumped(fault, observations))
     # 7. All issued, none completed.
     return faults or open_faults(observations, programs) or stuck_faults(graph, observations, programs)
 
@@ -67,6 +70,10 @@ def faults_by_record(observations: Observations) -> list[Fault]:
 def _only_undumped(rank: int, observations: Observations) -> bool:
     """Is all that is wrong with the rank, as far as known, that there is no dump of it?"""
     return not observations.roster.live and kind_of(rank, observations) is Kind.RANK_MISSING
+
+
+def _of_undumped(fault: Fault, observations: Observations) -> bool:
+    return bool(fault.culprits) and all(_only_undumped(rank, observations) for rank in fault.culprits)
 
 
 def _mismatch_fault(mismatch: Mismatch, graph: WaitGraph, edges: tuple[Edge, ...]) -> Fault:

@@ -186,9 +186,8 @@ def _view(
         lane = cutter.lane(indices)
         if lane is not None:
             lanes[rank] = lane
-        if cutter.pending_p2p:
-            positions = [at for at in cutter.pending_p2p if trace.group[at] in indices]
-            p2p.extend(_pending_p2p(rank, trace, positions, by_index, known))
+        positions = [at for at in cutter.pending_p2p if trace.group[at] in indices]
+        p2p.extend(_pending_p2p(rank, trace, positions, by_index, known))
     members = tuple(sorted(rank for rank in order if rank in known))
     return GroupView(*name, members, order, inferred, lanes, traces, tuple(p2p))
 

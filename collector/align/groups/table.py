@@ -100,7 +100,8 @@ class PendingP2P:
 
     @property
     def peer(self) -> int | None:
-        return self.target if self.op == "send" else self.source
+        peer = self.target if self.op == "send" else self.source
+        return None if peer == self.rank else peer  # PyTorch lets no rank send to itself: the name means another
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,18 @@ def test_one_against_one_of_a_larger_group_is_a_tie(seen: tuple[int, int]) -> No
     assert behind not in named(judged(job.dumps(without=[rank for rank in range(10) if rank not in seen])))
 
 
+def test_two_that_are_one_call_apart_are_a_tie_where_no_other_member_is_seen() -> None:
+    """Rank 0 left out the second call of line 51, or rank 1 made one too many: the calls after it fit again."""
+    lines = {0: (50, 51, 50, 50, 51), 1: (50, 51, 50, 51, 50, 51)}
+    answer = judged([called_from(rank, lines[rank]) for rank in lines])
+    assert named(answer) == set()
+
+
+def test_who_left_no_dump_is_not_accused_besides_a_rank_that_holds_all_who_wait() -> None:
+    steps: dict[int, list[Step]] = {rank: [REDUCE] * 2 for rank in range(4)}
+    assert named(judged(Job(steps | {2: [REDUCE, Stay()]}).dumps(without=[3]))) == {2}
+
+
 def test_in_a_group_of_two_who_has_not_come_is_waited_for() -> None:
     assert named(judged(Job({0: [REDUCE] * 2, 1: [REDUCE, Stay()]}).dumps())) == {1}
 
@@ -109,3 +121,15 @@ def test_of_two_that_are_behind_one_may_wait_in_the_making_of_a_communicator(use
     answer = judged(Job(steps, {"ep1": (1, 3)}).dumps())
     assert [finding.kind for finding in answer.findings] == [Kind.RANK_NOT_JOINED]
     assert named(answer) == culprits
+
+
+def called_from(rank: int, lines: tuple[int, ...]) -> NodeSnapshot:
+    """A rank that reduced once from each of `lines`, rank 1 the last time in vain; no record names the members."""
+    last = len(lines) if rank else 0
+    entries = [
+        entry(at, 0, "all_reduce", "scheduled" if at == last else "completed")
+        | {"frames": [{"name": "step", "filename": "/srv/train.py", "line": line}]}
+        for at, line in enumerate(lines, 1)
+    ]
+    dump = {"version": "2.10", "entries": entries, "pg_config": {}, "pg_status": {}}
+    return NodeSnapshot(live=False, ranks=(bare_rank(rank, parse_dump(json.dumps(dump).encode())),))
