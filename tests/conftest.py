@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -46,6 +47,9 @@ _SEARCH_AFTER = (30_000, 20, 100)
 """Objects after which a worker looks for garbage, instead of 700, and how often among older ones."""
 
 _ADMINISTRATORS = ("/usr/sbin", "/usr/local/sbin", "/sbin")
+
+_PLACES = ("/var/tmp", "/dev/shm")
+"""For what tests write, some of which they run, where TMPDIR lets nothing be run."""
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -88,6 +92,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # Debian keeps some of the programs that tests call where only root looks.
     os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), *_ADMINISTRATORS))
+    tempfile.tempdir = os.environ["TMPDIR"] = next(filter(_runs_programs, (tempfile.gettempdir(), *_PLACES)))
     # Hundreds of processes of ours start: without compiled files each would take a second longer.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
@@ -175,6 +180,10 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped although {NO_SKIPS} is set: {report.longrepr}"
     return report
+
+
+def _runs_programs(place: str) -> bool:
+    return not os.statvfs(place).f_flag & os.ST_NOEXEC
 
 
 def _may_trace() -> bool:

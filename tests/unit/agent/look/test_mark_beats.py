@@ -85,7 +85,7 @@ def test_ranks_that_block_their_reader_are_left_out(blocked: tuple[int, ...]) ->
     one = Beating(reader)
     with opened(reader):
         while one.taken.count(25) < 2:
-            one.beat(20, *blocked, 25, seconds=0.4)
+            one.beat(20, *blocked, 25, seconds=1.0)
         assert [reader.read_of.count(pid) for pid in blocked] == [1] * len(blocked)
         assert one.taken.count(20) > one.taken.count(25)
 

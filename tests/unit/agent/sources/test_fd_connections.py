@@ -129,7 +129,8 @@ os.unlink('gone')
 """
     with running(program + READY + "time.sleep(600)\n") as process:
         found = fds_of(process.pid)
-    told = {Path(file.path).name: (file.locked, file.deleted) for file in found.notable_files}
+    paths = {Path(file.path): (file.locked, file.deleted) for file in found.notable_files}
+    told = {path.name: state for path, state in paths.items() if path.parent == tmp_path}
     assert told == {"job.lock": (True, False), "gone": (False, True)}
     (home,) = (mount for mount in found.mounts if mount.working_directory)
     assert str(tmp_path).startswith(home.point.rstrip("/"))

@@ -17,6 +17,7 @@ from collector.files.parallel_dumps import DumpReaders
 from collector.files.read_directory import read_recorded
 from shared.formats.recorder.dump import parse_dump
 from shared.wire.trace import Trace
+from tests.build.processes.processes import is_alive, until
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 
@@ -139,7 +140,7 @@ def test_workers_end_with_their_parent(ending: signal.Signals) -> None:
     assert len(workers) == 2
     os.killpg(parent.pid, ending) if ending is signal.SIGINT else parent.send_signal(ending)
     _, said = parent.communicate(timeout=20)
-    assert psutil.wait_procs(workers, timeout=20)[1] == []
+    until(lambda: [is_alive(worker.pid) for worker in workers], lambda alive: not any(alive))
     assert said.count("Traceback") == (1 if ending is signal.SIGINT else 0)  # the parent's own
 
 
