@@ -6,7 +6,7 @@ from cli.sources.incidents import REPEATED, History, RepeatedNode, TestedNode
 from cli.tables.table import table, text
 from collector.show.text.printable import printable
 from shared.answer.deliveries import Delivery
-from shared.answer.incidents import Incident, IncidentEvent, Silence, SilenceMatcher
+from shared.answer.incidents import Incident, IncidentChangeKind, IncidentEvent, Silence, SilenceMatcher
 from shared.plural import counted
 from shared.shell_commands import copyable
 
@@ -66,11 +66,19 @@ def event_line(event: IncidentEvent, collector: str | None = None) -> str:
     on = f", on {', '.join(incident.hosts)}" if incident.hosts else ""
     again = f"; {incident.again}" if incident.again else ""
     what = f"{incident.headline} ({incident.certainty}{on}{again})"
-    lines = ["  ".join((event.at, event.kind.replace("_", " "), f"{incident.job}{owner}", what))]
+    lines = ["  ".join((event.at, f"{event.kind.replace('_', ' ')}{_why(event)}", f"{incident.job}{owner}", what))]
     if incident.is_live:
         link = f"{collector.rstrip('/')}/incidents/{incident.id}" if collector else _look_at(incident.job)
         lines += [*_act(incident), *([f"  see  {link}"] if link else [])]
     return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _why(event: IncidentEvent) -> str:
+    """Say what was said of the change: how the job ended, how many others are held, who works on it."""
+    last = event.incident.history[-1:]
+    told = [each for each in last if each.kind is event.kind is not IncidentChangeKind.OPENED]
+    words = [word for each in told for word in (each.by, each.note) if word]
+    return f" ({': '.join(words)})" if words else ""
 
 
 def _act(incident: Incident) -> list[str]:

@@ -103,7 +103,7 @@ class _Here(LocalIncidents):
         alarm = self._detector.answered(key, diagnosis, time.monotonic())
         if alarm is None:
             return
-        if alarm.incident.id:  # the job of an open one has ended, which is said once that is over
+        if alarm.incident.id:  # more of an open one, or how its job ended, which is said once that is over
             self._detector.opened(key, alarm.incident.id, time.monotonic())
             return
         event = self._opened(alarm.incident, {"diagnoses": alarm.diagnoses})

@@ -15,7 +15,7 @@ from collector.app import create_app, get_service
 from collector.files.diagnose_files import diagnose_directory
 from collector.settings import CollectorSettings
 from shared.answer.action import Action
-from shared.answer.incidents import Incident
+from shared.answer.incidents import Incident, IncidentChange, IncidentChangeKind, IncidentEvent, IncidentState
 from shared.answer.words import Act, Cause, Kind
 from tests.build.processes.commands import unhang
 from tests.build.services.services import running
@@ -129,6 +129,10 @@ def test_watching_begins_with_what_is_open(collector: str) -> None:
     assert told[1:3] == ["  act  free: resume rank 3", "       $ kill -CONT 7 (on node1)"]
     assert told[3] == f"  see  http://head:8470/incidents/{known.id}"
     assert event_line(open_event(known)).endswith("  see  unhang diagnose -- demo\n")
+    died = IncidentChange(at="2026-01-01T00:00:00Z", kind=IncidentChangeKind.RESOLVED, note="the job has died")
+    over = known.model_copy(update={"state": IncidentState.RESOLVED, "history": (died,)})
+    line = event_line(IncidentEvent(id=2, at=died.at, kind=died.kind, incident=over))
+    assert "  resolved (the job has died)  demo of " in line and line.count("\n") == 1
 
 
 def test_needs_a_collector() -> None:
