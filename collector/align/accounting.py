@@ -55,10 +55,7 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
         for rank, view in views_of_absent(absent, seen, snapshots, expected, attempt).items()
     }
     live = bool(ended) or any(s.looked_at_ns is not None or timed_out(s.process) for s in current)
-    if not live:
-        undumped = only_logged(seen)
-        alone = len(absent) + len(undumped) == 1 and world_size is not None
-        gone = {rank: of_files(view, alone=alone) for rank, view in gone.items()} | undumped
+    gone = gone if live else _of_files(gone, seen, world_size)
     ras = ras_view(chosen, snapshots, world_size)
     gone = ended_by_ras(gone, ras, snapshots)
     return Roster(
@@ -78,6 +75,13 @@ def account_for_ranks(snapshots: Sequence[NodeSnapshot], expected: Expected) -> 
         unlisted=_unlisted(snapshots, expected),
         clocks_off=off,
     )
+
+
+def _of_files(gone: dict[int, RankView], seen: Mapping[int, RankView], world_size: int | None) -> dict[int, RankView]:
+    """What is to be said of ranks of which nothing is there but what they logged, if anything."""
+    undumped = only_logged(seen)
+    alone = len(gone) + len(undumped) == 1 and world_size is not None
+    return {rank: of_files(view, alone=alone) for rank, view in gone.items()} | undumped
 
 
 def _unlisted(snapshots: Sequence[NodeSnapshot], expected: Expected) -> tuple[str, ...]:
