@@ -137,7 +137,8 @@ def frozen_child() -> None:
     group.mkdir()
     ours, theirs = os.pipe()
     os.set_inheritable(theirs, False)
-    thaw = f"cat; cd {group}; echo THAWED > freezer.state; kill -9 $(cat cgroup.procs); sleep 1; rmdir {group}"
+    thaw = f"cat; cd {group}; echo THAWED > freezer.state; kill -9 $(cat cgroup.procs)"
+    thaw += f"; until rmdir {group}; do sleep 0.1; done"
     subprocess.run(["setsid", "-f", "sh", "-c", thaw], stdin=ours, env={"PATH": os.environ["PATH"]}, check=True)
     os.close(ours)
     (group / "cgroup.procs").write_text(str(child.pid))
