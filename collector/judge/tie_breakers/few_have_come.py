@@ -1,7 +1,5 @@
 """Step 6, roots: most are behind. Where a few wait for the many, the few may be ahead by a call of their own."""
 
-from collections.abc import Sequence
-
 from collector.align.groups.device_queues import unfinished
 from collector.align.groups.process_groups import role_of
 from collector.align.groups.table import GroupView
@@ -71,7 +69,7 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     )
 
 
-def _alike(group: GroupView, groups: Sequence[GroupView]) -> list[GroupView]:
+def _alike(group: GroupView, groups: tuple[GroupView, ...]) -> list[GroupView]:
     """The group, and those of its role and size."""
     role, size = role_of(group, groups), len(group.members)
     alike = [other for other in groups if len(other.members) == size]
