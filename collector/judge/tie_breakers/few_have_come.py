@@ -54,7 +54,7 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     """
     if sequence is None:
         return False
-    same, size = _alike(group, observations), len(group.members)
+    same, size = _alike(group, observations.groups), len(group.members)
     behind = {rank for other in same for rank in other.absent_at(sequence)}
     come = {rank for other in same for rank in other.lanes.keys() - other.absent_at(sequence)}
     waiting = {rank for other in same for rank, lane in other.lanes.items() if lane.pending}
