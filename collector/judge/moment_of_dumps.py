@@ -9,6 +9,7 @@ One dump of each rank shows a moment, in which somebody waits for somebody in ev
    files are one look, unless a date beside them says otherwise (`files/merge.py`), and then the first must have
    been written once the job had stood for longer than usual.
 4. The times of files excuse where they are near what is waited in. Alone they accuse nobody: copying gives new ones.
+5. Who lacks an operation that another member has completed, which takes all of them, left a dump of an earlier moment.
 """
 
 import math
@@ -16,6 +17,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from itertools import pairwise
 
+from collector.align.groups.signature_rules import NEEDS_ALL
 from collector.align.observations import Observations
 from collector.align.progress import JobMotion
 from collector.align.roster import ByRank, RankView
@@ -49,6 +51,9 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
         return Interpretation(Verdict.CANNOT_TELL, prepared)
     if _cannot_pass(fault):  # 1
         return None
+    older = _of_older_dumps(fault)
+    if older is not None:
+        return older
     waits = (_written_after(observations.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
     waited = max((each for each in waits if each is not None), default=None)
     moved = observations.motion.between_files
@@ -75,6 +80,18 @@ def lasting_by_files(fault: Fault, observations: Observations) -> Fault:
     if fault.kind is Kind.RANK_NOT_JOINED and fault.blames_somebody and not stacks:
         return fault.resting_on(Support.ELIMINATION)
     return replace(fault, certainty=unproven(fault.certainty, Support.FILE_TIMES))
+
+
+def _of_older_dumps(fault: Fault) -> Interpretation | None:
+    """5."""
+    for edge in fault.edges:
+        if edge.sequence is None or edge.signature.op not in NEEDS_ALL:
+            continue
+        done, lacking = edge.group.completed_at(edge.sequence), edge.group.absent_at(edge.sequence)
+        if done and set(lacking) & set(fault.culprits):
+            words = {"done": done, "ranks": lacking, "op": edge.signature.op, "number": edge.sequence}
+            return cannot_tell("older_dumps", words)
+    return None
 
 
 def _needed(motion: JobMotion) -> float:

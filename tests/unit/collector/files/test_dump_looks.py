@@ -192,6 +192,16 @@ def test_dumps_of_ranks_that_are_not_equally_far_apart_are_of_no_two_looks(tmp_p
     assert judged_files(tmp_path).verdict is Verdict.CANNOT_TELL
 
 
+def test_dumps_of_a_job_that_runs_are_of_different_moments_whatever_their_copies_say(tmp_path: Path) -> None:
+    """Of NCCL, whose watchdog may have written them: rank 0 has completed what takes rank 1, whose dump lacks it."""
+    write(tmp_path / "trace_0", issued=9, completed=8, waited=7200.0, backend="nccl")
+    write(tmp_path / "trace_1", issued=5, completed=4, waited=7200.0, backend="nccl")
+    write(tmp_path / "trace_2", issued=7, completed=6, waited=7200.0, backend="nccl")
+    answer = judged_files(tmp_path)
+    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+    assert "rank 0 has completed all_reduce #7, which takes every member" in answer.headline
+
+
 def test_times_of_copies_tell_nothing(tmp_path: Path) -> None:
     """Copied together, the first look claims to be younger than operations that it does not hold."""
     for look in range(2):
