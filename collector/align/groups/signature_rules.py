@@ -32,8 +32,6 @@ ROOTED = TOWARDS_ROOT | {"broadcast", "scatter"}
 """Operations with a root, which no recorder writes down."""
 _TAKES_ALL = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
 NEEDS_ALL = frozenset(op for op in _MUST_AGREE if op.startswith(_TAKES_ALL))
-    op for op in _MUST_AGREE if op.startswith(("all_reduce", "all_gather", "reduce_scatter", "barrier"))
-)
 """No member completes one of these before all members have issued it."""
 
 
