@@ -8,7 +8,7 @@ from cli.sources.bundle import judged_here
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, jobs_in, make_view
 from collector.files.diagnose_files import diagnose_directory, expect
 from collector.files.read_directory import Recorded, read_recorded
-from collector.files.walk import DEFAULT_BOUNDS
+from collector.files.tree.walk import DEFAULT_BOUNDS
 from collector.question import Progress
 from shared.errors import NotFound
 from shared.wire.debug_output import DeepLook

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from collector.align.expected import Expected
 from collector.files.read_directory import Recorded, read_recorded
-from collector.files.walk import DEFAULT_BOUNDS, Bounds
+from collector.files.tree.walk import DEFAULT_BOUNDS, Bounds
 from collector.gather.jobs import choose_job, neighbours_of
 from collector.gather.judge_and_stamp import judge
 from collector.gather.namesakes import lists_apart, user_of

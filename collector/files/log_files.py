@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from collector.align.marks.call_lines import ranks_of_processes
-from collector.files.bounded_file import ReadDeadline
 from collector.files.long_logs import Shortened
 from collector.files.merge import BareRank, join_logs
 from collector.files.other_tools import shown_by, tool_of
 from collector.files.rank_of_file import rank_of_log
+from collector.files.tree.bounded_file import ReadDeadline
 from shared.formats.logs.nccl_calls import find_communicators
 from shared.formats.logs.parse import find_events, may_tell
 from shared.formats.logs.writers import Naming, naming_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from heapq import merge
 
-from collector.files.bounded_file import Readable, ReadDeadline
+from collector.files.tree.bounded_file import Readable, ReadDeadline
 from shared.formats.logs.fixed_strings import finder_of
 from shared.formats.logs.nccl_calls import CALL_HINT, INIT_HINT, MOST_CALL_LINES
 from shared.formats.logs.parse import HINTS

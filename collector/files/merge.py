@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from collector.files.walk import FoundFile
+from collector.files.tree.walk import FoundFile
 from shared.missing import Missing, Reason, refused
 from shared.wire.log_events import Logs
 from shared.wire.snapshot import Identity, NodeSnapshot, RankSnapshot

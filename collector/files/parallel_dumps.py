@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from collector.files.bounded_file import ReadDeadline
+from collector.files.tree.bounded_file import ReadDeadline
 from shared.errors import UnreadableDump
 from shared.formats.recorder.dump import parse_dump
 from shared.isolation import costs_itself

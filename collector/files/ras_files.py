@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from collector.align.processes import MOST_RANKS
 from collector.align.ras.process_ranks import world_of
 from collector.files.merge import DatedSets, empty_rank
-from collector.files.walk import FoundFile
+from collector.files.tree.walk import FoundFile
 from shared.formats.ras.parse import parse_ras
 from shared.isolation import costs_itself
 from shared.wire.ras import RasLook, RasNetwork

@@ -20,7 +20,6 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from collector.files.bounded_file import FileTooLarge, ReadDeadline
 from collector.files.kernel_files import KernelText, read_kernel_text, with_kernel_logs
 from collector.files.log_files import (
     LogText,
@@ -38,7 +37,8 @@ from collector.files.rank_of_file import rank_of_dump
 from collector.files.ras_files import RasReports, with_ras
 from collector.files.sniff import FileKind, kind_of
 from collector.files.stack_files import StackFiles
-from collector.files.walk import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
+from collector.files.tree.bounded_file import FileTooLarge, ReadDeadline
+from collector.files.tree.walk import DEFAULT_BOUNDS, Bounds, FoundFile, read_tree
 from collector.files.what_was_read import Taken, files_read
 from collector.keep.bundle import BUNDLE_VERSION, Manifest
 from shared import SCHEMA_VERSION

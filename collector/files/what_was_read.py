@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from collector.files.other_tools import OtherTool, tool_of
 from collector.files.sniff import FileKind
-from collector.files.walk import FoundFile
+from collector.files.tree.walk import FoundFile
 from shared.answer.files_read import FileRead
 from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent, Logs

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collector.files.read_directory import read_directory
-from collector.files.walk import Bounds
+from collector.files.tree.walk import Bounds
 from shared.missing import Reason
 from tests.build.jobs.folders import dump_file, tar_gz, write_files
 

@@ -9,7 +9,7 @@ import pytest
 
 from collector.files.read_directory import read_directory
 from collector.files.sniff import FileKind, kind_of
-from collector.files.walk import Bounds
+from collector.files.tree.walk import Bounds
 from shared.answer.diagnosis import KernelEvidence
 from shared.answer.words import Cause
 from shared.missing import Missing, Reason

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.files.bounded_file import ReadDeadline
 from collector.files.diagnose_files import diagnose_directory
 from collector.files.long_logs import _TAIL_BYTES, shorten
-from collector.files.walk import Bounds
+from collector.files.tree.bounded_file import ReadDeadline
+from collector.files.tree.walk import Bounds
 from shared.answer.words import Verdict
 from shared.formats.logs.nccl_calls import MOST_CALL_LINES
 from shared.formats.logs.parse import HINTS, find_events

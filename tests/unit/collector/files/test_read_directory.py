@@ -14,7 +14,7 @@ from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
 from collector.files.diagnose_files import diagnose_directory
 from collector.files.read_directory import read_directory
-from collector.files.walk import Bounds
+from collector.files.tree.walk import Bounds
 from collector.keep.kept import Kept
 from collector.show.html.page import render_report
 from collector.show.html.report import report_of

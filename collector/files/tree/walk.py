@@ -16,11 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from collector.files.bounded_file import ByteSource, FileTooLarge, Guarded, OutOfTime, Readable, ReadDeadline
-from collector.files.inflating import Inflating
 from collector.files.long_logs import Shortened, shorten
 from collector.files.sniff import FileKind, kind_of
-from collector.files.tar_members import BrokenTar, members_of
+from collector.files.tree.bounded_file import ByteSource, FileTooLarge, Guarded, OutOfTime, Readable, ReadDeadline
+from collector.files.tree.inflating import Inflating
+from collector.files.tree.tar_members import BrokenTar, members_of
 from shared.errors import NotFound
 from shared.missing import Missing, Reason, refused, unreadable
 from shared.value import whole

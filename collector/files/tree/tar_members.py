@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from collector.files.bounded_file import ByteSource, FileTooLarge
+from collector.files.tree.bounded_file import ByteSource, FileTooLarge
 
 _BLOCK = 512
 _LARGEST_HEADER = 1024 * 1024

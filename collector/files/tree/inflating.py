@@ -7,7 +7,7 @@ a few megabytes keep it busy for minutes. Here zlib itself reads headers.
 import zlib
 from typing import BinaryIO
 
-from collector.files.bounded_file import FileTooLarge, ReadDeadline
+from collector.files.tree.bounded_file import FileTooLarge, ReadDeadline
 
 _PIECE = 262_144
 _MOST_MEMBERS = 50_000
