@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_ISO = rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"
 _DAY = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d"
 _UNIT = r"(?P<host>[A-Za-z][\w.-]{0,252}) [\w./@-]{1,100}\[\d{1,10}\]:(?: |$)"
 _FORMS = tuple(
@@ -17,7 +18,7 @@ _FORMS = tuple(
         # 2026-11-23T00:00:02.123456789Z        kubectl logs --timestamps, docker logs -t, GitHub's runners
         # 2026-11-23 00:00:02:                  [2026-11-23 00:00:02] 	               scripts that read a pipe
         # 2026-11-23T00:00:02+0000 gpu17 python3[4242]:                                journalctl -o short-iso
-        rf"\[?\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?\]?(?: {_UNIT}|:? |:?\t|:?$)",
+        rf"(?:{_ISO}|\[{_ISO}\])(?: {_UNIT}|:? |:?\t|:?$)",
         # Nov 23 00:00:02 gpu17 torchrun[4242]:                                        syslog, journalctl
         # Nov 23 00:00:02                                                              ts
         rf"{_DAY} {_CLOCK}(?: {_UNIT}| |$)",

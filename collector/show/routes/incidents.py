@@ -77,7 +77,7 @@ async def list_watched(service: ServiceDependency, sight: SightDependency) -> Re
     "/watched-jobs/{job:path}/health",
     response_model=JobHealth,
     summary="Ask whether a job is stuck, as probes do",
-    responses={HTTPStatus.SERVICE_UNAVAILABLE: {"model": JobHealth}},
+    responses={503: {**problems(HTTPStatus.SERVICE_UNAVAILABLE)[503], "model": JobHealth}},
 )
 async def get_health(job: JobName, service: ServiceDependency, sight: SightDependency) -> Response:
     """Answer 503 while the job is stuck, and 200 else: also when it is idle or slow, and when nobody watches it."""

@@ -63,6 +63,7 @@ def test_tracebacks_of_two_pods_are_kept_apart() -> None:
     "lines",
     [
         ["2026-11-23 00:00:02 step 1", "loss 2.3", "loss 2.2"],
+        ["[2026-03-09 00:57:15 TP0] step 1", "[2026-03-09 00:57:16 TP1] step 1"],
         ["resnet-50 epoch 1", "resnet-50 epoch 2 of 9", "loss 3"],
         ["12 loss 2.3", "13 loss 2.2", "14 loss 2.1"],
     ],
