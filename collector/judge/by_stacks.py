@@ -20,7 +20,7 @@ from collector.judge.different_places import lines, places, places_as_evidence, 
 from collector.judge.fault import TELLING, Fault, ended_well, kind_of, left_out, shown_by_process
 from collector.judge.fault_rows import fault_by
 from collector.judge.records.unrecorded_waits import in_store, outsiders
-from collector.judge.tie_breakers.new_group import makes_group, went_past
+from collector.judge.tie_breakers.new_group import makes_group, others_make_groups, went_past
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
@@ -169,6 +169,8 @@ def _in_rendezvous(waiting: tuple[int, ...], observations: Observations) -> Faul
     if not odd:
         return None
     words = {"storing": storing, "others": others, "record": no_record(observations)}
+    if few_store and others_make_groups(storing, others, observations):
+        return fault_by("groups_in_another_order", (), waiting, {**words, "hidden": storing})
     return fault_by(
         "few_in_store" if few_store else "many_in_store", odd, most, words, op=_common_op(most, observations.activities)
     )

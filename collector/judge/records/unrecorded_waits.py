@@ -19,7 +19,7 @@ from collector.judge.fault import Fault, kind_of, left_out, waited_in
 from collector.judge.fault_rows import fault_by
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.broken_habit import broken_habit, is_of_gloo, may_owe, passes_unrecorded
-from collector.judge.tie_breakers.new_group import went_past
+from collector.judge.tie_breakers.new_group import group_threads, others_make_groups, went_past
 from collector.judge.tie_breakers.sibling_sends import fewer_by_count
 from shared.answer.words import Kind
 from shared.plural import ranks_with
@@ -53,9 +53,7 @@ def _may_wait(root: int, observations: Observations) -> bool:
 
 def _records_all_groups(rank: int, observations: Observations) -> bool:
     """Has its process no group that its record says nothing of? Each of Gloo's has a thread."""
-    process = observations.roster.ranks[rank].process
-    threads = 0 if process is None else process.group_threads.get("gloo_tcp_loop", 0)
-    return 0 < threads <= len({*observations.traces[rank].group})
+    return 0 < group_threads(rank, observations.roster) <= len({*observations.traces[rank].group})
 
 
 def _tells_all_groups(trace: Trace) -> bool:
@@ -131,6 +129,8 @@ def _hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obse
         return [_unmatched_fault(own, victims, hidden, observations, unread=unread)]
     if all(observations.doing(rank) is Doing.STORE for rank in hidden) and len(hidden) >= len(victims):
         return [_group_fault(own, victims, hidden, observations)]
+    if others_make_groups(hidden, victims, observations):
+        return [fault_by("groups_in_another_order", (), victims | {*hidden}, {"hidden": hidden}, **own)]
     inside = all(
         observations.activities[rank].op in (own.get("op"), None) and observations.doing(rank) is not Doing.STORE
         for rank in hidden

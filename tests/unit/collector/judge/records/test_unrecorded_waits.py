@@ -41,6 +41,19 @@ def test_who_waits_for_an_unknown_peer_is_a_victim(away: tuple[int, ...], frame:
     assert told(judged_in(dict.fromkeys(away, frame))) == [(Kind.P2P_UNMATCHED, (), "0-3")]
 
 
+@pytest.mark.parametrize(("made", "culprits"), [(2, (2,)), (3, ())], ids=["alone", "others, too"])
+def test_who_makes_a_group_while_others_have_made_one_may_be_left_by_another_order(
+    made: int, culprits: tuple[int, ...]
+) -> None:
+    """Each group of Gloo's has a thread, and the one that is being made has."""
+    looks = looks_without({2: Seen((USER, NEW_GROUP))})
+    process = looks[0].ranks[0].process
+    assert isinstance(process, Process)
+    for rank, threads in ((0, made), (2, 3)):
+        looks = with_rank(looks, rank, process=process.model_copy(update={"group_threads": {"gloo_tcp_loop": threads}}))
+    assert told(judged(looks))[0][:2] == (Kind.RANK_NOT_JOINED, culprits)
+
+
 @pytest.mark.parametrize("outside", [(2,), (2, 3)], ids=["one", "two"])
 def test_who_waits_in_what_no_record_holds_counts_where_only_the_culprits_wait_for_nobody(
     outside: tuple[int, ...],
