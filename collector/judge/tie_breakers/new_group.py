@@ -1,7 +1,8 @@
 """Steps 5 and 9, the store: of ranks that make a group, and of those who do not, the few are odd.
 
 A new group is made by all ranks of the job, its members or not. PyTorch numbers groups as they are made: who makes
-several in another order meets others in the wrong ones, and a member of both may be left waiting, at no fault of its own.
+several in another order meets others in the wrong ones, and a member of both may be left waiting through no fault of
+its own.
 """
 
 from collections.abc import Collection, Sequence
