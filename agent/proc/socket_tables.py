@@ -71,6 +71,7 @@ class Sockets:
     def __init__(self, procfs: ProcFs, pid: int) -> None:
         self._rows: dict[bytes, tuple[str, list[bytes]]] = {}
         self._ends: dict[tuple[bytes, bytes], int] | None = None
+        self._unaccepted: set[tuple[bytes, bytes]] = set()
         for kind in (*_INET, "unix"):
             try:
                 table = procfs.read(pid, f"net/{kind}", most=_MOST_BYTES)
@@ -85,6 +86,8 @@ class Sockets:
             fields = line.split(None, 10 if kind in _INET else 7)
             if len(fields) > inode:
                 self._rows[fields[inode]] = (kind, fields)
+            if kind in _INET and fields[3:4] == [b"01"] and fields[inode:][:1] == [b"0"]:
+                self._unaccepted.add(_ends(fields))
 
     def listening(self, port: int) -> dict[int, str]:
         """Return the inodes of the sockets that listen on TCP `port`, with their addresses."""
@@ -101,6 +104,13 @@ class Sockets:
             self._ends = {_ends(fields): int(own) for own, fields in tcp if own.isdigit()}
         kind, fields = self._rows.get(b"%d" % inode, ("", []))
         return self._ends.get(_ends(fields)[::-1]) if kind.startswith("tcp") else None
+
+    def accepting(self, inode: int) -> list[int]:
+        """Return the inodes of sockets that should accept the connection of a TCP socket; none where it is accepted."""
+        kind, fields = self._rows.get(b"%d" % inode, ("", []))
+        if not kind.startswith("tcp") or _ends(fields)[::-1] not in self._unaccepted:
+            return []
+        return list(self.listening(int(fields[2].rpartition(b":")[2], 16)))
 
     def get(self, inode: int) -> SocketEntry | None:
         """Return the socket with this inode; None where no table has it, or not with sense."""

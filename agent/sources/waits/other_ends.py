@@ -120,7 +120,8 @@ def _of_socket(context: LookContext, pid: int, fd: int, inode: int) -> OtherEnd 
         return OtherEnd(kind="clients", fd=fd, name=entry.local, unread_bytes=entry.unread_bytes)
     peer = context.unix_peers.get(inode) if entry.kind == "unix" else table.other_end(inode)
     other = None if peer is None else table.get(peer)
-    pids = [] if not peer else [holder for holder, _ in context.holders(f"socket:[{peer}]")]
+    ends = [peer] if peer else table.accepting(inode)  # what nobody has accepted yet is with whoever listens
+    pids = [holder for end in ends for holder, _ in context.holders(f"socket:[{end}]")]
     return OtherEnd(
         kind="socket",
         fd=fd,
