@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import islice
 
 _MOST_FILES = 10_000
 _NAME = r"[^\s:`*<>|\"']{1,400}"
@@ -15,7 +14,8 @@ _GREP = re.compile(rf"(?P<name>{_NAME}\.{_ENDING})[:-](?:\d{{1,9}}[:-])?(?P<line
 # ### logs/rank_3.log        **rank_3.log**:        `rank_3.log`:        rank_3.log:                and a block of code
 _HEADING = re.compile(rf"(?:#{{1,6}} +|[*`]{{1,3}})?(?P<name>{_NAME}\.{_ENDING})[*`]{{0,3}}:?[*`]{{0,3}} *")
 _FENCE = re.compile(r"(?P<fence>`{3,8})\w{0,20} *")
-_TRIED = 200
+_HEAD = 65_536
+"""Characters, by whose lines grep is known."""
 _NEARLY_ALL = 0.9
 
 
@@ -25,11 +25,12 @@ def pasted_files(text: str) -> dict[str, str]:
     What stands above or between them is kept under the name "".
     """
     for read in (_of_tail, _of_blocks, _of_grep):
-        found: dict[str, str] = defaultdict(str)
-        for name, part in islice(read(text), _MOST_FILES):
-            found[name] += part
+        found: dict[str, list[str]] = defaultdict(list)
+        for name, part in read(text):
+            found[name if name in found or len(found) < _MOST_FILES else ""].append(part)
         if any(found):
-            return {name: part for name, part in found.items() if part.strip()}
+            files = {name: "".join(parts) for name, parts in found.items()}
+            return {name: file for name, file in files.items() if file.strip()}
     return {}
 
 
@@ -59,10 +60,9 @@ def _of_blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_grep(text: str) -> Iterator[tuple[str, str]]:
-    lines = text.splitlines()
-    spoken = [line for line in lines if line.strip()][:_TRIED]
+    spoken = [line for line in text[:_HEAD].splitlines() if line.strip()]
     if sum(_GREP.match(line) is not None for line in spoken) < max(2, _NEARLY_ALL * len(spoken)):
         return
-    for line in lines:
+    for line in text.splitlines():
         match = _GREP.match(line)
         yield ("", line + "\n") if match is None else (match["name"], match["line"] + "\n")

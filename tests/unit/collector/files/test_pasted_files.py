@@ -53,3 +53,11 @@ def test_one_file(text: str) -> None:
 
 def test_many_fences_that_nothing_closes_take_no_time() -> None:
     assert list(pasted_files("a.log\n```x\n" * 50_000)) == ["a.log"]
+
+
+def test_every_line_of_many_is_kept() -> None:
+    lines = [f"rank_{at % 2}.log:{at}:step {at}\n" for at in range(50_000)]
+    assert {name: text.count("\n") for name, text in pasted_files("".join(lines)).items()} == {
+        "rank_0.log": 25_000,
+        "rank_1.log": 25_000,
+    }
