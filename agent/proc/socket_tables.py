@@ -110,7 +110,11 @@ class Sockets:
         kind, fields = self._rows.get(b"%d" % inode, ("", []))
         if not kind.startswith("tcp") or _ends(fields)[::-1] not in self._unaccepted:
             return []
-        return list(self.listening(int(fields[2].rpartition(b":")[2], 16)))
+        there = _ends(fields)[1]
+        port = int(there.rpartition(b":")[2], 16)
+        at = {each: _ends(self._rows[b"%d" % each][1])[0] for each in self.listening(port)}
+        exact = [each for each, address in at.items() if address == there]  # goes before those of all addresses
+        return exact or [each for each, address in at.items() if not address.rpartition(b":")[0].strip(b"0")]
 
     def get(self, inode: int) -> SocketEntry | None:
         """Return the socket with this inode; None where no table has it, or not with sense."""

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,21 @@ def test_tables_of_the_kernel(tmp_path: Path) -> None:
     assert found.get(77) == ("tcp6", "[::1]:8080", "127.0.0.1:80", "ESTABLISHED", 0, 16, 0)
     assert found.get(43212) is None
     assert found.get(1) is None
+
+
+@pytest.mark.parametrize(("mine", "others"), [("127.0.0.2", "127.0.0.3"), ("0.0.0.0", None)])
+def test_who_should_accept_a_connection(mine: str, others: str | None) -> None:
+    """Whoever listens on the same port of another address should not."""
+    with ExitStack() as opened:
+        server = opened.enter_context(socket.create_server((mine, 0)))
+        port = server.getsockname()[1]
+        if others is not None:
+            opened.enter_context(socket.create_server((others, port)))
+        near = opened.enter_context(socket.create_connection(("127.0.0.2", port)))
+        inode = os.fstat(near.fileno()).st_ino
+        assert Sockets(ProcFs(), os.getpid()).accepting(inode) == [os.fstat(server.fileno()).st_ino]
+        opened.enter_context(server.accept()[0])
+        assert Sockets(ProcFs(), os.getpid()).accepting(inode) == []
 
 
 def test_unix_sockets_of_the_kernel(tmp_path: Path) -> None:
