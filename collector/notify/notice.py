@@ -21,7 +21,7 @@ _MOST_LINES = 10
 _MOST_HELD = 8
 _MOST_CLASSES = 4
 _MOST_FRAMES = 40
-INCIDENT = "Incident, with what to do now"
+_INCIDENT = "Incident, with what to do now"
 _TEST = "TEST, nothing hangs: "
 
 _WORDS = {
@@ -65,6 +65,11 @@ class Notice:
     links: tuple[SiteLink, ...] = ()
     """To the site's logs and dashboards; they hold names."""
     is_test: bool = False
+
+    @property
+    def all_links(self) -> tuple[SiteLink, ...]:
+        """The incident's own page first."""
+        return (*((SiteLink(title=_INCIDENT, url=self.link),) if self.link else ()), *self.links)
 
 
 def make_notice(

@@ -192,9 +192,10 @@ class Notifier:
         diagnosis = None
         if receiver.include & {Include.STACKS, Include.LINES}:
             diagnosis = await self._diagnosis(event.incident.diagnoses)
-        held = await self._async_store.ask(self._store.incidents.held, event.incident.members)
-        links = links_of(self.links, event.incident, datetime.now(UTC))
-        incident = event.incident.with_holds(held).model_copy(update={"links": links})
+        incident = event.incident
+        if incident.members:
+            incident = incident.with_holds(await self._async_store.ask(self._store.incidents.held, incident.members))
+        incident = incident.model_copy(update={"links": links_of(self.links, incident, datetime.now(UTC))})
         event = event.model_copy(update={"incident": incident})
         return make_notice(event, claimed.opening, receiver.include, diagnosis=diagnosis, page_url=self._file.page_url)
 

@@ -4,10 +4,10 @@ The fingerprint's key is the `dedup_key`: whatever is sent twice is one alert th
 resolved here is so there; a false alarm is resolved.
 """
 
-from collector.notify.notice import INCIDENT, Notice, one_line
+from collector.notify.notice import Notice, one_line
 from collector.notify.outgoing import Outgoing, json_bytes
 from collector.notify.receivers import PagerDutyReceiver
-from shared.answer.incidents import IncidentChangeKind, SiteLink
+from shared.answer.incidents import IncidentChangeKind
 
 MOST_SUMMARY = 1024
 """Characters."""
@@ -32,8 +32,7 @@ def compose_event(receiver: PagerDutyReceiver, notice: Notice) -> Outgoing:
     }
     if action == "trigger":
         event |= {"payload": _payload(receiver, notice), "client": "unhang"}
-        incident = [SiteLink(title=INCIDENT, url=notice.link)] if notice.link else []
-        if links := [{"href": each.url, "text": each.title} for each in (*incident, *notice.links)]:
+        if links := [{"href": each.url, "text": each.title} for each in notice.all_links]:
             event["links"] = links
         if notice.link:
             event["client_url"] = notice.link

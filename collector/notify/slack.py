@@ -4,7 +4,7 @@ Text of jobs stands in code, where Slack formats nothing, with `&`, `<` and `>` 
 links nowhere. Limits are those of Block Kit: 150 characters in a header, 3,000 in a section, 50 blocks.
 """
 
-from collector.notify.notice import INCIDENT, Notice, one_line
+from collector.notify.notice import Notice, one_line
 from collector.notify.outgoing import Outgoing, json_bytes
 from collector.notify.receivers import SlackReceiver
 
@@ -52,8 +52,8 @@ def _blocks(notice: Notice) -> list[dict[str, object]]:
     blocks += [_fenced(stack) for stack in notice.stacks]
     if notice.lines:
         blocks.append(_fenced("\n".join(notice.lines)))
-    links = [*([(notice.link, INCIDENT)] if notice.link else []), *((each.url, each.title) for each in notice.links)]
-    blocks += [_section(f"<{escaped(url)}|{title}>") for url, title in links if len(url) < _MOST_URL]
+    links = (each for each in notice.all_links if len(each.url) < _MOST_URL)
+    blocks += [_section(f"<{escaped(each.url)}|{each.title}>") for each in links]
     return blocks
 
 
