@@ -44,8 +44,6 @@ from collector.keep.bundle import BUNDLE_VERSION, Manifest
 from shared import SCHEMA_VERSION
 from shared.answer.files_read import FileRead
 from shared.errors import NotFound, UnhangError, UnreadableDump
-from shared.formats.line_heads import without_heads
-from shared.formats.logs.parse import clean_line
 from shared.formats.ras.text_report import LAST_HEADING
 from shared.isolation import costs_itself, failures_told
 from shared.json_bounds import TooCostly, check_model_json
@@ -60,8 +58,6 @@ _MOST_LOOKS = 1000
 _MOST_STRAYS = 4096
 _MOST_MEMORY = 2 * 1024 * 1024 * 1024
 """For one snapshot while it is read: sixty megabytes of flight records."""
-_MOST_FOR_HEADS = 400
-"""Lines of a text: whoever puts something before its lines does so from the beginning."""
 _LOOK_BEGINS = b'{"schema_version":'
 
 _T = TypeVar("_T", bound=Value)
@@ -265,7 +261,7 @@ class _Reading:
 
     def _add_log(self, found: FoundFile) -> None:
         """A text has as many kinds as its parts: stacks of processes, and what stands beside them."""
-        rest, self._tools[found.name] = self._stacks.cut_out(found.name, _without_heads(found).data)
+        rest, self._tools[found.name] = self._stacks.cut_out(found.name, found.bare.data)
         if rest:
             self._keep_log(found.name, rest if self._tools[found.name] else found.data, found.shortened)
 
@@ -317,17 +313,7 @@ def _files_in(found: FoundFile) -> list[FoundFile]:
 
 def _as_printed(found: FoundFile) -> FoundFile:
     """The file without what hides its kind. A log keeps what stands before its lines: the times may be there alone."""
-    shown = _without_heads(found) if found.kind is FileKind.LOG else found
-    return found if shown.kind is FileKind.LOG else shown
-
-
-def _without_heads(found: FoundFile) -> FoundFile:
-    """The file without what stands before all of its lines, and without colours."""
-    lines = found.data.decode("utf-8", "replace").split("\n")
-    if without_heads([clean_line(line) for line in lines[:_MOST_FOR_HEADS]]) == lines[:_MOST_FOR_HEADS]:
-        return found
-    data = "\n".join(without_heads([clean_line(line) for line in lines])).encode()
-    return replace(found, data=data, kind=kind_of(data))
+    return found.bare if found.kind is FileKind.LOG and found.bare.kind is not FileKind.LOG else found
 
 
 def _after_report(data: bytes) -> bytes:

@@ -5,7 +5,8 @@ indents all lines is one.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
@@ -43,24 +44,42 @@ _NEARLY_ALL = 0.9
 
 
 class Headed(NamedTuple):
-    """A line in its parts."""
+    """A line, and what stands before it."""
 
+    label: str
+    """By what it is known: the node on which it was printed, `pod/NAME`, or what a launcher calls it; "" for none."""
     head: str
-    origin: str
-    """By the head, the node on which the line was printed, or `pod/NAME`; "" where it does not say."""
     line: str
+
+
+class Heads:
+    """What stands before the lines of one text, by those that it begins with."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        some = list(islice(filter(str.strip, lines), _TRIED))
+        self._forms: list[re.Pattern[str]] = []
+        while len(self._forms) < _MOST and (form := _form_of(some)) is not None:
+            self._forms.append(form)
+            some = [rest for line in some if (rest := _behind(form, line)).strip()]
+        self._indent = min((len(line) - len(line.lstrip(" ")) for line in some), default=0)
+
+    def cut(self, line: str) -> Headed:
+        """Return a line in its parts."""
+        label, rest = "", line
+        for form in self._forms:
+            match = form.match(rest)
+            if match is not None:
+                named = match.groupdict()
+                label = f"pod/{named['pod']}" if named.get("pod") else named.get("host") or label
+                rest = rest[match.end() :]
+        if self._indent:
+            rest = rest.removeprefix(" " * self._indent)
+        return Headed(label, line[: len(line) - len(rest)], rest)
 
 
 def headed(lines: Sequence[str]) -> list[Headed]:
     """Return each line in its parts, with an empty head where the text has none."""
-    found = [Headed("", "", line) for line in lines]
-    for _ in range(_MOST):
-        form = _form_of([each.line for each in found])
-        if form is None:
-            break
-        found = [_cut(each, form) for each in found]
-    indent = min((len(each.line) - len(each.line.lstrip(" ")) for each in found if each.line.strip()), default=0)
-    return [each._replace(head=each.head + each.line[:indent], line=each.line[indent:]) for each in found]
+    return list(map(Heads(lines).cut, lines))
 
 
 def without_heads(lines: Sequence[str]) -> list[str]:
@@ -71,17 +90,12 @@ def without_heads(lines: Sequence[str]) -> list[str]:
     return [each.line for each in headed(found[spoken[0] + 1 : spoken[-1]])] if fenced else found
 
 
+def _behind(form: re.Pattern[str], line: str) -> str:
+    match = form.match(line)
+    return line if match is None else line[match.end() :]
+
+
 def _form_of(lines: Sequence[str]) -> re.Pattern[str] | None:
-    spoken = [line for line in lines if line.strip()][:_TRIED]
-    if len(spoken) < _LEAST:
+    if len(lines) < _LEAST:
         return None
-    return next((form for form in _FORMS if sum(map(bool, map(form.match, spoken))) >= _NEARLY_ALL * len(spoken)), None)
-
-
-def _cut(each: Headed, form: re.Pattern[str]) -> Headed:
-    match = form.match(each.line)
-    if match is None:
-        return each
-    named = match.groupdict()
-    origin = f"pod/{named['pod']}" if named.get("pod") else named.get("host") or each.origin
-    return Headed(each.head + match[0], origin, each.line[match.end() :])
+    return next((form for form in _FORMS if sum(map(bool, map(form.match, lines))) >= _NEARLY_ALL * len(lines)), None)

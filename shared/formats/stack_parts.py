@@ -62,6 +62,8 @@ _MAY_HOLD = (
     (b"#", re.compile(rb"^#\d", re.MULTILINE)),
 )
 """Each with what stands in all that it matches, which is found much faster."""
+# > #0  0x00007f31c0d1 in read () from /lib64/libc.so.6
+_BEHIND = re.compile(rb"[\s>|]#\d")
 #     all_reduce (torch/distributed/distributed_c10d.py:3252), kept without the line of its thread
 _PYTHON_FRAME = re.compile(r"[ \t]{2,}[^\s(]{1,500} \([^\s()]{1,1000}\.py:\d{1,9}\)\s*")
 _MOST_FRAMES_LOOKED_AT = 100
@@ -82,9 +84,10 @@ _HEADS = (
 _LONGEST = 4000
 
 
-def may_hold_stacks(data: bytes) -> bool:
-    """Is it worth the time to cut it?"""
+def may_hold_stacks(data: bytes, *, headed: bool = False) -> bool:
+    """Is it worth the time to cut it, or where something stands before its lines (`headed`) to take that off first?"""
     begun = any(hint in data and pattern.search(data) is not None for hint, pattern in _MAY_HOLD)
+    begun = begun or (headed and (b"\x1b" in data or _BEHIND.search(data) is not None))
     return begun or is_of_frames(data[:65_536].decode("utf-8", "replace"))
 
 

@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -22,11 +23,17 @@ from collector.files.tree.bounded_file import ByteSource, FileTooLarge, Guarded,
 from collector.files.tree.inflating import Inflating
 from collector.files.tree.tar_members import BrokenTar, members_of
 from shared.errors import NotFound
+from shared.formats.grouped_stacks import is_grouped
+from shared.formats.line_heads import without_heads
+from shared.formats.logs.parse import clean_line
+from shared.formats.stack_parts import is_of_frames, may_hold_stacks
 from shared.missing import Missing, Reason, refused, unreadable
 from shared.value import whole
 
 _HEAD = 65_536
 _PIECE = 1024 * 1024
+_MOST_FOR_HEADS = 400
+"""Lines of a text."""
 _LARGEST_TABLE = 8 * 1024 * 1024
 """Of a zip's table of contents, which is read at once: each entry becomes ten times its bytes."""
 _LONGEST_WHY = 300
@@ -68,6 +75,22 @@ class FoundFile:
     """Unix nanoseconds, as the file system or the archive has it; None: it does not say."""
     shortened: Shortened | None = None
     """What `data` is of, where that is not all of the file."""
+
+    @cached_property
+    def bare(self) -> "FoundFile":
+        """The same text as its program printed it, where what others put before its lines hides its kind, or stacks.
+
+        Whoever puts something before lines does so from the beginning.
+        """
+        lines = self.data.decode("utf-8", "replace").split("\n")
+        some = lines[:_MOST_FOR_HEADS]
+        first = without_heads([clean_line(line) for line in some])
+        head = "\n".join(first)
+        hidden = kind_of(head.encode()) is not FileKind.LOG or is_of_frames(head) or is_grouped(head)
+        if first == some or not (hidden or may_hold_stacks(self.data, headed=True)):
+            return self
+        data = "\n".join(without_heads([clean_line(line) for line in lines])).encode()
+        return replace(self, data=data, kind=kind_of(data))
 
 
 def read_tree(

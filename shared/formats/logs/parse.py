@@ -126,7 +126,7 @@ def _with_voices(
     """Add what no row knows: waits, and where nothing else is told the first errors."""
     said = {each[0]: each for each in _voices(pieces, telling)}
     found = [_with_duration(each, said) for each in found]
-    for number, seconds in general_voice.waits_said_again(list(map("".join, zip(heads, pieces, strict=True)))):
+    for number, seconds in general_voice.waits_said_again([h + p for h, p in zip(heads, pieces, strict=True)]):
         said.setdefault(number, (number, EventKind.SAYS_WAIT, pieces[number], {"waited_seconds": f"{seconds:g}"}))
     found += [said[number] for number in said.keys() - {each[0] for each in found}]
     return found + (_first_errors(pieces) if all(kind in _TELL_NOTHING for _, kind, *_ in found) else [])

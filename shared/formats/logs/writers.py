@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from shared.formats.line_heads import headed
+from shared.formats.line_heads import Headed, Heads
 from shared.isolation import costs_itself
 
 _CUT = re.compile(r"(?=\[rank\d{1,7}\]:)")
@@ -142,29 +142,24 @@ def process_of_line(line: str) -> dict[str, str]:
     return {} if match is None else {"writer_host": match["host"], "writer_pid": match["pid"]}
 
 
-class Labelled(NamedTuple):
-    """A line, what it is known by that stands before it, and all of that."""
-
-    label: str
-    """The number or host that a launcher put there, or by its head the node or `pod/NAME` it is from; "" for none."""
-    head: str
-    line: str
+def labels_of(lines: Sequence[str]) -> list[Headed]:
+    """Return each line with its label."""
+    return list(map(_labeller(lines), lines))
 
 
-def labels_of(lines: Sequence[str]) -> list[Labelled]:
-    """Return the parts of each line: a file has labels on nearly all lines, or on none.
+def _labeller(lines: Sequence[str]) -> Callable[[str], Headed]:
+    """Return what labels the lines of a file: it has a launcher's labels on nearly all lines, or on none.
 
     Numbers that only count the lines are no labels.
     """
-    found = [Labelled(each.origin, each.head, each.line) for each in headed(lines)]
-    if not _is_labelled([line for _, _, line in found[:_TRIED] if line.strip()]):
-        return found
-    return [_labelled(each) for each in found]
+    cut = Heads(lines).cut
+    first = (cut(line).line for line in lines[:_TRIED])
+    return (lambda line: _labelled(cut(line))) if _is_labelled([line for line in first if line.strip()]) else cut
 
 
-def _labelled(each: Labelled) -> Labelled:
+def _labelled(each: Headed) -> Headed:
     match = _LABEL.match(each.line)
-    return each if match is None else Labelled(match["task"] or match["host"], each.head, match["rest"] or "")
+    return each if match is None else Headed(match["task"] or match["host"], each.head, match["rest"] or "")
 
 
 def _is_labelled(spoken: Sequence[str]) -> bool:
@@ -189,10 +184,8 @@ def naming_of(files: Iterable[Sequence[str]], tells: Callable[[str], bool] = boo
     hosts: set[str] = set()
     wrong: set[WriterMark] = set()
     for number, lines in enumerate(files):
-        labelled = labels_of(lines)
-        some = labelled[:: 1 + len(labelled) // _MOST_FOR_NAMING]
-        telling = (each for each in labelled if tells(each.line))
-        for label, line in dict.fromkeys((each.label, each.line) for each in (*some, *telling)):
+        some = dict.fromkeys((*lines[:: 1 + len(lines) // _MOST_FOR_NAMING], *filter(tells, lines)))
+        for label, line in dict.fromkeys((each.label, each.line) for each in map(_labeller(lines), some)):
             if label == "" and "[" not in line and "\t" not in line and "ank" not in line:
                 continue
             sure = rank_of_line(line)

@@ -55,7 +55,7 @@ def test_a_block_of_code(text: str, tmp_path: Path) -> None:
 def test_tracebacks_of_two_pods_are_kept_apart() -> None:
     trace = ["Traceback (most recent call last):", '  File "/srv/train.py", line 9, in <module>', "ValueError: {}"]
     lines = [f"[pod/train-{pod}/pytorch] {line.format(pod)}" for line in trace for pod in range(2)]
-    assert {each.origin for each in headed(lines)} == {"pod/train-0", "pod/train-1"}
+    assert {each.label for each in headed(lines)} == {"pod/train-0", "pod/train-1"}
     assert [each.line for each in headed(lines)][::2] == [line.format(0) for line in trace]
 
 
