@@ -38,7 +38,7 @@ class Bystander:
     @property
     def is_held(self) -> bool:
         """Does it do nothing until somebody lets it go on, or has it ended?"""
-        return self.process.state in "TtZX" or is_held(self.process)
+        return cannot_go_on(self.process)
 
     @property
     def stands_still(self) -> bool:
@@ -46,6 +46,11 @@ class Bystander:
         seen = bool(self.activity.frames) or self.process.state in "DTt" or is_held(self.process)
         asleep = all(work.means is WorkMeans.SLEEP and work.amount > MOMENT_SECONDS for work in self.works)
         return self.compared and seen and asleep
+
+
+def cannot_go_on(process: Process) -> bool:
+    """Is a process stopped, frozen, or no more? In whatever call it is, it waits for nothing there."""
+    return process.state in "TtZX" or is_held(process)
 
 
 _Those = Callable[[RankSnapshot], tuple[Child, ...]]

@@ -15,7 +15,7 @@ from enum import StrEnum
 from collector.align.roster import HELD, RankView
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
-from collector.align.work.bystanders import Bystander, bystander
+from collector.align.work.bystanders import Bystander, bystander, cannot_go_on
 from collector.align.work.carried import AWAITS_ANY
 from collector.align.work.children import is_helper
 from shared.wire.fds import Holder, OtherEnd
@@ -144,6 +144,8 @@ class _Walk:
 
     def _end(self, process: Process) -> OtherEnd | None:
         """The one end that a process waits at. Of any of several it may be, if only one leads out of the job."""
+        if cannot_go_on(process):
+            return None
         if _call(process) in _CHILD_WAITS:
             below = [each.process for each in self._others.values() if each.process.parent_pid == process.pid]
             children = tuple(Holder(pid=each.pid, name=each.name) for each in below if not is_helper(each))

@@ -107,6 +107,15 @@ def test_a_stopped_service_is_named_at_once_and_nobody_of_the_job() -> None:
     assert finding.next_steps[0].command == "kill -CONT 700" and finding.next_steps[0].frees
 
 
+@pytest.mark.parametrize("held", [{"state": "T"}, {"frozen_by": "/jobs/7"}], ids=["stopped", "frozen"])
+def test_who_is_held_waits_for_nothing_more_in_whatever_call_it_is(held: dict[str, str]) -> None:
+    """It was just telling somebody who is gone."""
+    end = other(SERVICE, HANDLER, **at("pipe", call="write", name=""), **held)
+    verdict, named, headline = blamed(waiting({2: at("socket", SERVICE)}, [end]))
+    assert (verdict, named) == (Verdict.HUNG, ())
+    assert "which is stopped by a signal" in headline or "which is frozen" in headline
+
+
 @pytest.mark.parametrize(("after", "verdict"), [(30.0, Verdict.CANNOT_TELL), (90.0, Verdict.HUNG)])
 def test_a_service_that_stands_still_has_as_long_as_a_rank_at_the_same_place(after: float, verdict: Verdict) -> None:
     """A minute; and nobody of the job is to blame either way."""
