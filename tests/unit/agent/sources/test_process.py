@@ -148,6 +148,8 @@ def test_stat_line_that_makes_no_sense(data: bytes) -> None:
         (202, "x86_64", "futex", None),
         (98, "aarch64", "futex", None),
         (40, "x86_64", "sendfile", 1),
+        (243, "x86_64", "mq_timedreceive", 0),
+        (183, "aarch64", "mq_timedreceive", 0),
         (9999, "x86_64", "syscall_9999", None),
         (0, "riscv64", "syscall_0", None),
     ],
