@@ -22,7 +22,7 @@ from shared.errors import NotFound, TooBusy
 from shared.missing import Missing
 from shared.server.api.application import Api
 from shared.server.api.deep_look import ChildPid, DeepHow, TracedSeconds
-from shared.server.api.methods import Heads
+from shared.server.api.methods import HeadAsGet
 from shared.server.gate import Gate, who_asks
 from shared.server.problem_handlers import problems
 from shared.server.tokens import require_token
@@ -94,7 +94,7 @@ def create_app(settings: AgentSettings, agent: Agent | None = None) -> FastAPI:
     app.state.agent = agent or Agent(settings)
     app.state.audit = app.state.agent.audit
     app.add_middleware(GZipMiddleware, minimum_size=_LEAST_GZIPPED_BYTES, compresslevel=1)
-    app.add_middleware(Heads)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(Gate, token_file=settings.token_file, audit=app.state.audit)
     app.add_middleware(_ProblemCounter, metrics=app.state.agent.metrics)
     app.include_router(_open_routes)

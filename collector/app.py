@@ -43,7 +43,7 @@ from collector.show.routes.rights import check_rule
 from shared import VERSION
 from shared.errors import UnhangError
 from shared.server.api.application import Api
-from shared.server.api.methods import Heads
+from shared.server.api.methods import HeadAsGet
 from shared.server.audit import AuditLog
 from shared.server.connection_limits import Answering
 from shared.server.gate import Gate, who_asks
@@ -94,7 +94,7 @@ def create_app(
     app.state.audit = AuditLog(settings.audit_log)
     app.state.ending = threading.Event()
     note = partial(_note, app.state.audit)
-    app.add_middleware(Heads)
+    app.add_middleware(HeadAsGet)
     app.state.renewals = Renewals(app, settings)
     answering = Answering(settings.most_connections)
     app.add_middleware(

@@ -13,7 +13,7 @@ def allowed_methods(app: FastAPI, scope: Scope) -> list[str]:
     return [*own, *(["HEAD"] if "GET" in own else []), "OPTIONS"]
 
 
-class Heads:
+class HeadAsGet:
     """An ASGI middleware: HEAD is answered like GET, without the body, so that its headers are those of GET."""
 
     def __init__(self, app: ASGIApp) -> None:
