@@ -79,7 +79,7 @@ Stacking = Annotated[
 ]
 Window = Annotated[int, Query(ge=0, le=1_000_000, description="Finished flight records to keep per group and lane.")]
 Job = Annotated[str | None, Query(max_length=212, description="Only this job: its name, or `NAME@USER`.")]
-User = Annotated[str | None, Query(max_length=11, description="Only this user's job of that name.")]
+User = Annotated[str | None, Query(max_length=80, description="Only this user's job of that name.")]
 Full = Annotated[bool, Query(description="Everything: all records, all descriptors, all lines of log tails.")]
 Ras = Annotated[
     bool,

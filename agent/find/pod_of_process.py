@@ -1,9 +1,18 @@
-"""In which pod and container of Kubernetes a process runs, as the name of its control group tells."""
+"""In which pod and container of Kubernetes a process runs, as the name of its control group tells.
 
+The pod's namespace stands in the name of the folder in which kubelet keeps the pod's logs, NAMESPACE_POD_UID
+(https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-location-node). It is looked up below the root
+of process 1: an agent in a pod sees the node's processes, and not its folders.
+"""
+
+import os
 import re
+from itertools import islice
 from typing import NamedTuple
 
-from agent.proc.procfs import ProcFs
+from agent.errors import Gone
+from agent.proc.procfs import ProcFs, reading
+from shared.errors import NotPermitted
 
 # 0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod3b1e2c4d_5f60_7182_93a4_b5c6d7e8f901.slice/
 #    cri-containerd-<64 digits>.scope                                        (systemd's names, in one line)
@@ -19,6 +28,13 @@ _KUBELET = re.compile(
     r"(?:kubelet-)?kubepods[^/]*/"
 )
 _LONGEST_LINE = 4096
+
+NODE = 1
+"""The process whose root is the node's."""
+
+_LOGS = "/var/log/pods"
+_MOST_PODS = 10_000
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 class ContainerPlace(NamedTuple):
@@ -39,6 +55,20 @@ def place_of(procfs: ProcFs, pid: int) -> ContainerPlace | None:
 def is_kubelets(procfs: ProcFs, pid: int) -> bool:
     """Is the control group that names the pod kubelet's from its beginning? A user may name one of their own so."""
     return _KUBELET.match(_line_of(procfs, pid) or "") is not None
+
+
+def namespace_of(procfs: ProcFs, pid: int) -> str | None:
+    """Return the namespace of the pod that process `pid` runs in; None where it is in none, or kubelet does not say."""
+    place = place_of(procfs, pid)
+    if place is None or not is_kubelets(procfs, pid):
+        return None
+    try:
+        with reading(NODE), os.scandir(procfs.path(NODE, "root") + _LOGS) as pods:
+            named = (pod.name.split("_") for pod in islice(pods, _MOST_PODS))
+            namespaces = (words[0] for words in named if len(words) == 3 and words[2] == place.pod_uid)
+            return next(filter(_NAMESPACE.fullmatch, namespaces), None)
+    except (Gone, NotPermitted):
+        return None
 
 
 def _line_of(procfs: ProcFs, pid: int) -> str | None:

@@ -3,7 +3,8 @@
 A job's name is what its processes say of themselves; their user is what the kernel says. A process in a user namespace
 is whatever user its own mapping says, and anybody may make such a namespace (`unshare -r`). So it belongs to whoever
 made the outermost one. Where that was root, who has given it a range of ids (pods with `hostUsers: false`, LXC), the id
-inside counts: that range differs from pod to pod of one job, the id inside does not.
+inside counts: that range differs from pod to pod of one job, the id inside does not. Pods choose their id, most have
+0, and tenants share names such as `llama-master-0:23456`, so there the namespace is part of the user.
 """
 
 import fcntl
@@ -13,6 +14,7 @@ import struct
 from contextlib import ExitStack, suppress
 from threading import Thread
 
+from agent.find.pod_of_process import namespace_of
 from agent.proc.procfs import ProcFs, reading
 from shared.errors import InvalidSettings, NotPermitted, quoted
 
@@ -51,6 +53,12 @@ def owner_of(procfs: ProcFs, pid: int) -> int | None:
 
 def user_of(procfs: ProcFs, pid: int) -> str | None:
     """Return whose a process is, as `Identity.user` has it; None where that is not known. Raises Gone."""
+    user = _numbered(procfs, pid)
+    namespace = None if user is None else namespace_of(procfs, pid)
+    return user if namespace is None else f"{namespace}.{user}"
+
+
+def _numbered(procfs: ProcFs, pid: int) -> str | None:
     uid = owner_of(procfs, pid)
     if uid is None or not procfs.is_real:
         return None if uid is None else str(uid)
@@ -74,9 +82,11 @@ class UserNames:
         self._asking: Thread | None = None
 
     def name_of(self, user: str | None) -> str | None:
-        """Return the name of a user; None: there is none, as inside of a container, or it is not known yet."""
-        if user is None or not user.isdecimal():
-            return None
+        """Return the name of a user, of one in a pod its namespace; None: there is none, or it is not known yet."""
+        namespace, _, number = (user or "").rpartition(".")
+        if namespace or not number.isdecimal():
+            return namespace or None
+        user = number
         if user not in self._known and (self._asking is None or not self._asking.is_alive()):
             asking = Thread(target=self._ask, args=(user,), daemon=True)
             with suppress(RuntimeError):  # the machine has no more threads

@@ -19,7 +19,7 @@ from shared.errors import InvalidSettings, quoted
 # users=1001,c1000,alice    namespaces=team-a,team-b    may=read
 _BOUND = re.compile(r"(users|namespaces|may)=([\w.,$-]{1,4096})", re.ASCII)
 # 1001   c1000
-_USER_ID = re.compile(r"c?[0-9]{1,10}", re.ASCII)
+_USER_ID = re.compile(r"(?:[a-z0-9-]{1,63}\.)?c?[0-9]{1,10}", re.ASCII)
 # RFC 1123 label
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 

@@ -15,8 +15,8 @@ OF_SLURM = "slurm-"
 UNKNOWN_USER = "?"
 """In place of a user: older agents and files do not report the owner of a process."""
 
-# demo@1001        slurm-71@c0        demo@?
-_QUALIFIED = re.compile(r".*@(c?\d{1,10}|\?)", re.DOTALL | re.ASCII)
+# demo@1001        slurm-71@c0        demo@team-a.0        demo@?
+_QUALIFIED = re.compile(r".*@((?:[a-z0-9-]{1,63}\.)?c?\d{1,10}|\?)", re.DOTALL | re.ASCII)
 
 
 def qualified(job: str, user: str | None) -> str:

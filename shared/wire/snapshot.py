@@ -27,7 +27,7 @@ ProcessState = Literal["R", "S", "D", "T", "t", "Z", "X", "I"]
 """State letters of /proc/PID/stat, proc(5): R running, S sleeping, D uninterruptible, T stopped, t traced, Z zombie."""
 
 
-_USER = r"^[A-Za-z0-9._-]{1,32}$"
+_USER = r"^[A-Za-z0-9._-]{1,80}$"
 """Users appear in job names, and so in commands to copy."""
 
 
@@ -53,10 +53,11 @@ class Identity(Value):
         default=None,
         pattern=_USER,
         description="Its owner: a user id on the node, e.g. `1001`, or `c1001` inside a container that has its own "
-        "range of user ids. Ranks of different users never belong to one job. None: older agents and files do not say.",
+        "range of user ids, after the namespace of a pod of Kubernetes: `team-a.1001`. Ranks of different users never "
+        "belong to one job. None: older agents and files do not say.",
     )
     owner: str | None = Field(
-        default=None, max_length=64, description="The name of `user` on its node, where it has one."
+        default=None, max_length=64, description="The name of `user` on its node, where it has one; a pod's namespace."
     )
 
 

@@ -5,10 +5,9 @@ them is whose, kubelet says. /var/log/containers has a link for each container, 
 leads to /var/log/pods/NAMESPACE_POD_UID/CONTAINER/RESTARTS.log
 (https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-location-node).
 
-Both are looked up below the root of process 1: an agent in a pod sees the node's processes, and not its folders. The
-log is root's, and no user of the container may read it; it holds what they have printed themselves. So it counts only
-where the control group's name is one of kubelet's from its beginning, which no process within a pod or a session can
-bring about.
+Both are looked up below the node's root. The log is root's, and no user of the container may read it; it holds what
+they have printed themselves. So it counts only where the control group's name is one of kubelet's from its beginning,
+which no process within a pod or a session can bring about.
 """
 
 import os
@@ -18,13 +17,12 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from agent.errors import Gone
-from agent.find.pod_of_process import ContainerPlace, is_kubelets, place_of
+from agent.find.pod_of_process import NODE, ContainerPlace, is_kubelets, place_of
 from agent.proc.file_access import Reader
 from agent.proc.job_files import open_named
 from agent.proc.procfs import ProcFs, reading
 from shared.errors import NotPermitted
 
-_NODE = 1
 _LINKS = "/var/log/containers"
 _MOST_LINKS = 10_000
 _ROOT = (Reader(0, frozenset(), overrides=True),)
@@ -37,15 +35,15 @@ def pod_logs(procfs: ProcFs, pid: int) -> Iterator[tuple[str, Callable[[], Abstr
         return
     path = _path_of(procfs, place)
     if path is not None:
-        yield path, partial(open_named, procfs, _NODE, path, _ROOT)
+        yield path, partial(open_named, procfs, NODE, path, _ROOT)
 
 
 def _path_of(procfs: ProcFs, place: ContainerPlace) -> str | None:
     """Return where kubelet's link for a container leads, if that is a log of the container's own pod."""
-    folder = procfs.path(_NODE, "root") + _LINKS
+    folder = procfs.path(NODE, "root") + _LINKS
     log = re.compile(rf"/var/log/pods/[^/\s]+_{re.escape(place.pod_uid)}/[^/\s]+/\d+\.log")
     try:
-        with reading(_NODE), os.scandir(folder) as entries:
+        with reading(NODE), os.scandir(folder) as entries:
             for _, entry in zip(range(_MOST_LINKS), entries, strict=False):
                 if entry.name.endswith(f"-{place.container_id}.log"):
                     target = os.readlink(entry.path)
