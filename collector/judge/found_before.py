@@ -51,6 +51,7 @@ def fault_before(observations: Observations) -> Fault | None:
         remarks=(*found.remarks, f"it was found so at {hung.made_at}, before ranks of it ended"),
         evidence=found.evidence,
         links=found.links,
+        where=found.where,
         said=f"{found.summary}; then {how_they_ended(endings.of)}",
     )
 

@@ -54,7 +54,7 @@ class Place(Contract):
 
 
 class Where(Contract):
-    """Where the culprit is now."""
+    """Where the culprit is; of one that has ended, where it was when the job was found so."""
 
     user: Place | None = Field(default=None, description="Innermost frame in user code.")
     library: Place | None = Field(default=None, description="Innermost frame.")

@@ -74,7 +74,7 @@ class ActCase(Case):
             sites = list(dict.fromkeys(place(user) for user in users))
             sites = sites or [e.frames[-1] for e in self.evidence if isinstance(e, StackEvidence) and e.frames]
         told = [f"{site.file}:{site.line}" for site in sites if site is not None and site.line]
-        own = None if self.seen is None or self.seen.user is None else place(self.seen.user)
+        own = self.user
         return tuple(dict.fromkeys([*told, *([f"{own.file}:{own.line}"] if own is not None and own.line else [])]))
 
     @cached_property

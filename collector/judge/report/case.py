@@ -22,6 +22,7 @@ from shared.answer.diagnosis import (
     GpuEvidence,
     KernelEvidence,
     LogEvidence,
+    Place,
     SequenceEvidence,
     SignatureEvidence,
     StackEvidence,
@@ -94,9 +95,16 @@ class Case:
         return next(iter(self.observations.seen(self.fault.culprits)), None)
 
     @cached_property
+    def user(self) -> Place | None:
+        """The user's line in which it is, or was when the job was found so."""
+        if self.seen is None or self.seen.user is None:
+            return None if self.fault.where is None else self.fault.where.user
+        return place(self.seen.user)
+
+    @cached_property
     def at(self) -> str:
-        """The user's line in which it is; empty: not known."""
-        return "" if self.seen is None or self.seen.user is None else str(place(self.seen.user))
+        """That line; empty: not known."""
+        return "" if self.user is None else str(self.user)
 
     @cached_property
     def asks_store_at(self) -> str:

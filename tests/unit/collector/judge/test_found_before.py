@@ -7,8 +7,8 @@ import pytest
 
 from collector.align.expected import Expected, FoundHung
 from collector.judge.verdict import diagnose
-from shared.answer.diagnosis import Culprit, Diagnosis, Finding, GroupRef, ProcessEvidence
-from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.answer.diagnosis import Culprit, Diagnosis, Finding, GroupRef, Place, ProcessEvidence, Where
+from shared.answer.words import Act, Cause, Certainty, Kind, Verdict
 from shared.wire.snapshot import Exited, RankSnapshot
 from tests.build.agents.fake_agents import WORLD, make_rank
 from tests.unit.collector.judge.test_ended_jobs import DIED, ended, marks, node
@@ -26,6 +26,7 @@ FOUND = Finding(
     sequence=17,
     summary="rank 2 has not joined all_reduce #17",
     evidence=(ProcessEvidence(ranks="2", text="rank 2 is sleeping"),),
+    where=Where(user=Place(function="step", file="/job/train.py", line=31), process="sleeping in clock_nanosleep()"),
 )
 ABORTED = [
     ended(rank, of=WORLD, signal=6, **marks(16 if rank == CULPRIT else 17, 16, since=FOUND_AT - 30))
@@ -66,6 +67,9 @@ def test_watchdogs_ended_the_job(exits: list[Exited]) -> None:
     assert (finding.certainty, finding.victims, finding.ended) == (Certainty.PROVEN, "", "0-1,3")
     assert finding.evidence[0] == FOUND.evidence[0] and {each.ranks for each in finding.evidence} >= {"0", "1", "3"}
     assert any("before ranks of it ended" in remark for remark in finding.remarks)
+    assert finding.where == FOUND.where
+    assert answer.action is not None
+    assert (answer.action.do, answer.action.places) == (Act.FIX_CODE, ("/job/train.py:31",))
 
 
 @pytest.mark.parametrize(
