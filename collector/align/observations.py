@@ -13,6 +13,7 @@ from collector.align.node_facts import NodeFacts, concerns, pids_of
 from collector.align.progress import JobMotion, Motion
 from collector.align.roster import ByRank, RankView, Roster
 from collector.align.stacks.activity import Activity
+from collector.align.stacks.barriers import last_to_come
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.wait_states import MAY_WAIT, WaitState, wait_state
 from collector.align.work.bystanders import Bystander, siblings_of
@@ -99,7 +100,8 @@ class Observations:
     @cached_property
     def _owners(self) -> Owners:
         views = self.roster.ranks.values()
-        return Owners({(view.host, pid): view.rank for view in views for pid in pids_of(view)}, self._connections)
+        pids = {(view.host, pid): view.rank for view in views for pid in pids_of(view)}
+        return Owners(pids, self._connections, last_to_come(self.activities, self.roster.ranks))
 
     @cached_property
     def _connections(self) -> dict[Ends, int]:

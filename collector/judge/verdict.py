@@ -50,6 +50,7 @@ from collector.align.observations import Observations
 from collector.align.progress import Motion, motion_of
 from collector.align.roster import ByRank, Presence
 from collector.align.stacks.activity import NOT_SEEN
+from collector.align.stacks.barriers import met_at_barriers
 from collector.align.stacks.polls import in_remote_call
 from collector.align.stacks.rank_activities import activities_of, spread_native, told_by_stores
 from collector.align.stacks.stack_classes import classes_of
@@ -183,7 +184,8 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     recorded = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     traces = ByRank(recorded, lambda _: Trace())
     seen = spread_native(activities_of(roster.present()), roster.ranks)
-    activities = ByRank(told_by_stores(seen, roster.ranks), lambda _: NOT_SEEN)  # 8
+    seen = met_at_barriers(told_by_stores(seen, roster.ranks), roster.ranks)
+    activities = ByRank(seen, lambda _: NOT_SEEN)  # 8
     motion = motion_of(roster, activities)  # 2
     edges = find_edges(groups, roster, traces, activities)  # 5
     earlier = (expected.usual_pause_seconds, frozenset(expected.faulty_hosts), expected.found_hung)

@@ -17,8 +17,10 @@ class Holder(Value):
     )
 
 
-EndKind = Literal["socket", "clients", "pipe", "fifo", "terminal", "child"]
-"""What a process waits at: a connection, new ones, a pipe, a FIFO by its path, whoever types, the end of a child."""
+EndKind = Literal["socket", "clients", "pipe", "fifo", "terminal", "child", "semaphore"]
+"""What a process waits at: a connection, new ones, a pipe, a FIFO by its path, whoever types, the end of a child, or
+what it shares with other processes by multiprocessing.
+"""
 
 
 class OtherEnd(Value):
@@ -27,7 +29,7 @@ class OtherEnd(Value):
     kind: EndKind
     fd: int | None = None
     name: str = Field(default="", description="The other end's address, or the path; secrets redacted.")
-    local: str = Field(default="", description="Of a socket its own address.")
+    local: str = Field(default="", description="Of a socket its own address; of a semaphore which it is.")
     state: str = Field(default="", description="Of a socket, as in `Socket`.")
     unread_bytes: int = Field(
         default=0,

@@ -72,7 +72,10 @@ class Stacks(Value):
         return named
 
 
-AwaitedKind = Literal["store_key", "store_answer", "rooted_call", "queue", "future", "event", "thread", "task"]
+AwaitedKind = Literal[
+    "store_key", "store_answer", "rooted_call", "queue", "future", "event", "thread", "task", "semaphore"
+]
+SharedKind = Literal["barrier", "condition", "event", "lock", "semaphore"]
 
 
 class OfThread(Value):
@@ -83,6 +86,20 @@ class OfThread(Value):
     alive: bool
 
 
+class OfProcesses(Value):
+    """What processes share by multiprocessing to wait for each other, as its semaphore in their memory tells."""
+
+    kind: SharedKind
+    memory: str = Field(
+        default="",
+        pattern=r"^([0-9a-f]+:[0-9a-f]+ \d+)?$",
+        description="Which it is on this node: device and inode of the memory, as in /proc/PID/maps.",
+    )
+    mine: bool = Field(default=False, description="Of a lock: does this process hold it itself?")
+    parties: int | None = Field(default=None, ge=0, description="Of a barrier: how many meet there.")
+    come: int | None = Field(default=None, ge=0, description="Of a barrier: how many have come.")
+
+
 class Awaited(Value):
     """What one thread waits for, as its Python's memory tells: with what it has called, and who owes it."""
 
@@ -91,7 +108,8 @@ class Awaited(Value):
     kind: AwaitedKind = Field(
         description="`store_key`: keys of a store that are not set; `store_answer`: that the store answers; "
         "`rooted_call`: the other ranks, in an operation that has a root; in its own process `queue`, `future`, "
-        "`event` (or condition, or lock), `thread` (its end), `task` (whatever it awaits)."
+        "`event` (or condition, or lock), `thread` (its end), `task` (whatever it awaits); `semaphore`: other "
+        "processes, by multiprocessing."
     )
     call: str = Field(description="The method that it has called: wait, Queue.get, …")
     keys: tuple[str, ...] = Field(default=(), description="Of a store, as the caller named them; secrets redacted.")
@@ -100,6 +118,7 @@ class Awaited(Value):
     size: int | None = Field(default=None, ge=0, description="How many items the queue has; None: not known.")
     limited: bool = Field(default=False, description="Does it wait for a limited time, by its own argument?")
     thread: OfThread | None = Field(default=None, description="Whose end is awaited.")
+    shared: OfProcesses | None = Field(default=None, description="What it shares with the processes it waits for.")
     task: str = Field(default="", description="The task of an event loop that waits so; empty: a thread does.")
     chain: tuple[Frame, ...] = Field(default=(), description="Coroutines with what they await, outermost first.")
     ended: tuple[str, ...] = Field(default=(), description="Threads that its functions have at hand, and that ended.")

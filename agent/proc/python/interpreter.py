@@ -34,7 +34,8 @@ _OF_NO_FUNCTION = "<shim>"
 _NAMES_AT = 96
 _CELL_CONTENT_AT = 16
 _SUSPENDED = -1
-_DEFINED_AT = {"builtin_function_or_method": 16, "method_descriptor": 40}
+_BOUND, _BOUND_TO_AT = "builtin_function_or_method", 24
+_DEFINED_AT = {_BOUND: 16, "method_descriptor": 40}
 """Where functions of C, and methods that are none of any object yet, lead to what defines them."""
 
 
@@ -133,9 +134,11 @@ class Interpreter:
         stack = objects.pointers(frame.address + layout.variables + 8 * variables, depth)
         given = objects.paged.read(objects.paged.word(frame.address + layout.instruction), 2)[1]
         for at in range(depth - given - 2, -1, -1):
-            name = self._function_of_c(stack[at])
-            if name is not None and stack[at + 1]:
-                yield CCall(name, stack[at + 1], stack[at + 2 : at + 2 + given])
+            function, of = (stack[at], stack[at + 1]) if stack[at] else (stack[at + 1], 0)
+            name = self._function_of_c(function)
+            if name is not None and (of or self.objects.type_name(function) == _BOUND):
+                bound = of or self.objects.pointer(function + _BOUND_TO_AT)
+                yield CCall(name, bound, stack[at + 2 : at + 2 + given])
 
     def _function_of_c(self, address: int) -> str | None:
         """What is left over on a stack may have been freed."""

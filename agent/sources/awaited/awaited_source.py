@@ -5,18 +5,19 @@ operation, the queue and how much is in it, the coroutines of a task. Only what 
 followed; of any other thread no more is read than its frames.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
-from agent.proc.memory.mappings import read_mappings
-from agent.proc.memory.process_memory import Unreadable, open_memory
+from agent.proc.memory.mappings import MemoryRegion, read_mappings
+from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
 from agent.proc.procfs import ProcFs
 from agent.proc.python.interpreter import Interpreter
 from agent.sources.awaited.home_waits import awaited_at_home
 from agent.sources.awaited.rooted_calls import rooted_call
+from agent.sources.awaited.semaphores import awaited_of_processes
 from agent.sources.awaited.store_keys import StoreKeys
 from agent.sources.awaited.store_server import keys_awaited
 from agent.sources.look_context import LookContext
@@ -43,20 +44,23 @@ class AwaitedSource:
         with open_memory(procfs, rank.stat, deadline.at_most(_SECONDS)) as memory:
             regions = read_mappings(procfs, pid)
             here = Interpreter(memory, regions)
-            awaited = tuple(_awaited(here, StoreKeys(here, memory, regions), _numbers(procfs, pid)))
+            awaited = tuple(_awaited(here, memory, regions, _numbers(procfs, pid)))
             served = tuple(keys_awaited(procfs, pid, memory, regions))
         return {self.name: awaited, "served": served or _served_by_launcher(procfs, rank, deadline)}
 
 
-def _awaited(here: Interpreter, stores: StoreKeys, tids: Mapping[int, int]) -> Iterator[Awaited]:
+def _awaited(
+    here: Interpreter, memory: ProcessMemory, regions: Sequence[MemoryRegion], tids: Mapping[int, int]
+) -> Iterator[Awaited]:
     """One that goes on while it is read costs the others nothing."""
-    threads = here.threads()
+    threads, stores = here.threads(), StoreKeys(here, memory, regions)
     for inner in sorted(threads.keys() & tids.keys())[:_MOST_THREADS]:
         with suppress(Unreadable):
             frames = here.frames(threads[inner])
             if not frames:
                 continue
             found = stores.awaited_by(tids[inner], frames[0]) or rooted_call(here, tids[inner], frames)
+            found = found or awaited_of_processes(here, regions, tids[inner], frames)
             found = found or awaited_at_home(here, tids[inner], frames, frozenset(threads))
             if found is not None:
                 yield found

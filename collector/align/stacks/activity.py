@@ -13,7 +13,7 @@ from collector.align.stacks.seen_activity import Activity as Activity
 from collector.align.stacks.seen_activity import place as place
 from collector.align.stacks.seen_activity import with_awaited
 from collector.align.stacks.tables.kernel_facts import FROZEN, kernel_pattern
-from collector.align.stacks.tables.match_frames import frame_pattern, waits_for_work, waits_in
+from collector.align.stacks.tables.match_frames import frame_pattern, waits_for_work, waits_in, waits_in_shared
 from collector.align.stacks.tables.row_types import (
     TELLS_OF_CALLERS,
     Doing,
@@ -97,6 +97,9 @@ def _at_home(seen: Activity) -> Activity:
         return seen
     if any(waits_for_work(frame.function, frame.file) for frame in _called(seen)):
         return replace(_placed(seen, "waiting for work"), may_pass=True, may_be_idle=True)
+    if waits_in_shared(seen.frames[-1].file):
+        label = "waiting for another process, by multiprocessing"
+        return replace(_placed(seen, label, WaitsOn.OTHER_PROCESS), may_pass=True)
     if waits_for_thread(seen):
         return replace(_placed(seen, "waiting for a thread of its own", WaitsOn.OWN_THREAD), may_pass=True)
     return seen
@@ -291,5 +294,6 @@ def _child_activity(child: Child) -> Activity | None:
     if is_held(child.process) and runs(seen.frames, "_worker_loop"):
         how = _HELD_BY[Presence.STOPPED if child.process.frozen_by is None else Presence.FROZEN]
         return replace(_placed(seen, how), doing=Doing.OUTSIDE, cause=Cause.SIGNAL, may_pass=False)
-    idle = seen.may_be_idle or (runs(seen.frames, "_worker_loop") and not runs(seen.frames, "fetch"))
+    told = WaitsOn.OTHER_PROCESS in seen.waits_on and runs(seen.frames[-1:], "wait")
+    idle = seen.may_be_idle or told or (runs(seen.frames, "_worker_loop") and not runs(seen.frames, "fetch"))
     return None if idle or not seen.frames else seen

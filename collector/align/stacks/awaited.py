@@ -10,11 +10,19 @@ from typing import NamedTuple
 
 from collector.align.roster import RankView
 from collector.align.stacks.user_frames import is_user_frame
-from shared.plural import either
-from shared.wire.stacks import Awaited, Frame, ServedKey, Stacks
+from shared.plural import counted, either
+from shared.wire.stacks import Awaited, Frame, OfProcesses, ServedKey, Stacks
 
 _MOST_KEYS = 3
 _UNSET = (" (nobody has set it)", " (nobody has set them)")
+_OWED = {
+    "barrier": "that others have not reached",
+    "condition": "that nobody notifies",
+    "event": "that nobody sets",
+    "lock": "that another process holds, or has ended with",
+    "semaphore": "that nobody releases",
+}
+"""By whom it is owed, or who has taken it, a semaphore does not tell."""
 _SLASHES = re.compile("/+")
 
 
@@ -60,6 +68,8 @@ class ThreadWait(NamedTuple):
 
 
 def _what(awaited: Awaited) -> str:
+    if awaited.shared is not None:
+        return f"for {shared_in_words(awaited.shared)}"
     if awaited.thread is not None:
         return f"for thread '{awaited.thread.name}' to end"
     if awaited.kind == "task":
@@ -68,6 +78,16 @@ def _what(awaited: Awaited) -> str:
         return f"in {awaited.call}() with group rank {awaited.root} as its root"
     held = {None: "", 0: " of an empty queue"}.get(awaited.size, f" of a queue of {awaited.size}")
     return f"in {awaited.call}(){held}"
+
+
+def shared_in_words(shared: OfProcesses) -> str:
+    """Name what processes share, and what is known of whoever owes it."""
+    named = f"a multiprocessing {shared.kind}"
+    if shared.mine:
+        return f"{named} that its own process has taken"
+    if shared.come is not None and shared.parties is not None:
+        return f"{named} that {shared.come} of {counted(shared.parties, 'process')} have reached"
+    return f"{named} {_OWED[shared.kind]}"
 
 
 def _ended(awaited: Awaited) -> str:

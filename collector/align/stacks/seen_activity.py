@@ -50,6 +50,11 @@ class Activity:
         return self.doing in WAITS_FOR_RANKS
 
     @property
+    def waits_for_others(self) -> bool:
+        """Does it wait for work, or for another process by what both share?"""
+        return self.may_be_idle or WaitsOn.OTHER_PROCESS in self.waits_on
+
+    @property
     def is_plain(self) -> bool:
         """Is it known only whose code it is in?"""
         return self.told in _PLAIN
@@ -90,7 +95,14 @@ def with_awaited(seen: Activity, wait: ThreadWait | None) -> Activity:
         return replace(told, doing=Doing.STORE, cause=Cause.RENDEZVOUS)
     if wait.awaited.root is not None:
         return replace(seen, awaited=wait)
+    if wait.awaited.shared is not None:
+        said = replace(_said(seen, wait), told=Told.BY_PATTERN, waits_on=frozenset({WaitsOn.OTHER_PROCESS}))
+        return replace(said, cause=Cause.USER_CODE, may_pass=True, may_be_idle=False)
     if not seen.may_be_idle and WaitsOn.OWN_THREAD not in seen.waits_on:
         return seen
-    said = replace(seen, label=str(wait), awaited=wait, user=wait.user or seen.user)
+    said = _said(seen, wait)
     return replace(said, may_be_idle=False, may_pass=False) if wait.is_final else said
+
+
+def _said(seen: Activity, wait: ThreadWait) -> Activity:
+    return replace(seen, label=str(wait), awaited=wait, user=wait.user or seen.user)

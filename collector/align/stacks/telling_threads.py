@@ -55,7 +55,7 @@ def with_telling_threads(views: Mapping[int, RankView]) -> dict[int, RankView]:
         thread = _that_began_alike(views[rank].stacks, begun)
         if thread is not None:
             told[rank] = thread
-    idle = {rank for rank, main in mains.items() if rank in home and main.may_be_idle}
+    idle = {rank for rank, main in mains.items() if rank in home and main.waits_for_others}
     return {
         rank: replace(view, apart=told.get(rank), idles=rank in idle) if rank in told or rank in idle else view
         for rank, view in views.items()
@@ -117,7 +117,7 @@ def _others(stacks: Stacks) -> Iterable[Thread]:
 
 
 def _is_at_home(main: Activity) -> bool:
-    return not main.waits_for_ranks and (main.may_be_idle or waits_for_thread(main))
+    return not main.waits_for_ranks and (main.waits_for_others or waits_for_thread(main))
 
 
 def _all_sleep_alike(mains: Mapping[int, Activity], views: Mapping[int, RankView]) -> bool:

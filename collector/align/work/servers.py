@@ -33,7 +33,7 @@ class ServingProcess:
         """Does it wait for work, or for those who do it? A main thread that sleeps tells of no other."""
         seen = self.activity
         sleeps = self.process.syscall is not None and "nanosleep" in self.process.syscall.name and not self.hands_on
-        home = seen.may_be_idle or seen.waits_for_ranks or bool(seen.waits_on & _AT_HOME)
+        home = seen.waits_for_others or seen.waits_for_ranks or bool(seen.waits_on & _AT_HOME)
         return not self.is_held and (home or sleeps)
 
 

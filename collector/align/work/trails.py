@@ -14,6 +14,8 @@ from enum import StrEnum
 
 from collector.align.roster import HELD, RankView
 from collector.align.stacks.activity import Activity
+from collector.align.stacks.awaited import shared_in_words
+from collector.align.stacks.barriers import Barrier
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.work.bystanders import Bystander, bystander, cannot_go_on
 from collector.align.work.carried import AWAITS_ANY
@@ -76,11 +78,11 @@ class Trail:
 
     @property
     def is_owed_elsewhere(self) -> bool:
-        """Does a process owe it that is not the rank's own, nor left behind by one that was: over a connection, a FIFO?
+        """Does a process owe it over a connection, a FIFO or a lock that is not the rank's own, nor left behind by one?
 
         A pipe is made by whoever starts the processes at both of its ends.
         """
-        joins = any(hop.at.kind in ("socket", "fifo") for hop in self.hops)
+        joins = any(hop.at.kind in ("socket", "fifo", "semaphore") for hop in self.hops)
         return self.leads in (Leads.PROCESS, Leads.UNSEEN, Leads.CIRCLE) and joins and not self.own
 
 
@@ -92,13 +94,23 @@ class Owners:
     """By host and process id, what ranks have started included."""
     ends: Mapping[tuple[str, str], int]
     """By the ends of each connection: its own address, and whom it is connected to."""
+    barriers: Mapping[Barrier, int]
+    """The rank for which all others of its node wait at a barrier."""
 
 
 def trail_of(view: RankView, activity: Activity, owners: Owners) -> Trail | None:
     """Return where the wait of a rank's main thread leads; None: nowhere, as far as is known."""
     process = view.process
-    elsewhere = activity.waits_for_ranks or activity.doing is Doing.DEVICE
-    if process is None or elsewhere or view.apart is not None or view.presence in HELD or not view.looks:
+    if process is None or view.apart is not None or view.presence in HELD or not view.looks:
+        return None
+    shared = None if activity.awaited is None else activity.awaited.awaited.shared
+    if shared is not None:
+        at = OtherEnd(kind="semaphore", name=shared_in_words(shared), local=shared.memory)
+        hops = (Hop(process.pid, process.name, _call(process), at),)
+        rank = owners.barriers.get((view.host, shared.memory))
+        leads = Leads.UNSEEN if rank is None else Leads.RANK
+        return None if shared.mine else Trail(view.rank, view.host, hops, leads, rank)
+    if activity.waits_for_ranks or activity.doing is Doing.DEVICE:
         return None
     return _Walk(view, owners).on_from(process, ())
 
@@ -107,7 +119,7 @@ def is_stuck(end: Bystander) -> bool:
     """Does a process stand still where none waits for work, for its own peers, for a device, or for its own threads?"""
     seen = end.activity
     waits = seen.waits_for_ranks or seen.doing is Doing.DEVICE or WaitsOn.OWN_THREAD in seen.waits_on
-    return end.stands_still and bool(seen.frames) and not (waits or seen.may_be_idle)
+    return end.stands_still and bool(seen.frames) and not (waits or seen.waits_for_others)
 
 
 class _Walk:

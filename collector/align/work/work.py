@@ -104,7 +104,8 @@ def _asleep(view: RankView, activity: Activity) -> Work | None:
     """Rule 2. Of another thread than the main one nobody knows how long it sleeps."""
     process = view.process
     left = None if process is None or process.syscall is None else process.syscall.ends_in_seconds
-    if left is None or view.apart is not None or (WaitsOn.OWN_THREAD in activity.waits_on and not _by_event(activity)):
+    inside = activity.waits_on & {WaitsOn.OWN_THREAD, WaitsOn.OTHER_PROCESS} and not _by_event(activity)
+    if left is None or view.apart is not None or inside:
         return None
     where = _at(activity)
     sleeps = f"sleeps for {seconds_in_words(left)} more" if left > MOMENT_SECONDS else "sleeps for moments"

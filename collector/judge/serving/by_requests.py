@@ -107,7 +107,7 @@ def _ranks(observations: Observations) -> Iterator[_Holder]:
     for view in observations.roster.present():
         seen = observations.activities[view.rank]
         held = view.presence in HELD
-        waits = not held and (seen.may_be_idle or observations.may_wait(view.rank))
+        waits = not held and (seen.waits_for_others or observations.may_wait(view.rank))
         elsewhere = not waits and observations.state(view.rank) is WaitState.ELSEWHERE
         motion = observations.motion.by_rank.get(view.rank, Motion.UNKNOWN)
         yield _Holder(seen, motion, held, waits, elsewhere, view.process, view.host, view.rank)

@@ -23,12 +23,14 @@ def steps_to_ask(trails: Sequence[Trail]) -> Iterator[NextStep]:
 
 def _step(trail: Trail, who: str) -> NextStep:
     end, holder = trail.end, trail.holder
+    last = trail.hops[-1].at
+    if last.kind == "semaphore":
+        text = f"see which processes{trail.host and f' on {trail.host}'} share it: one owes it, or has ended without"
+        return NextStep(text=text, command=f"grep -ls ' {last.local} ' /proc/[0-9]*/maps" if last.local else None)
     if holder is None:
-        port = trail.hops[-1].at.name.rpartition(":")[2]
+        port = last.name.rpartition(":")[2]
         command = copyable("ss", "-tnp", f"sport = :{port}") if port.isdecimal() else None
-        return NextStep(
-            text=f"find out on the machine of {trail.hops[-1].at.name} who serves it there", command=command
-        )
+        return NextStep(text=f"find out on the machine of {last.name} who serves it there", command=command)
     if end is not None and is_stopped(end.process):
         return NextStep(text=f"resume {who}: a signal has stopped it", command=f"kill -CONT {holder.pid}", frees=True)
     job = None if end is None or end.identity is None else end.identity.job

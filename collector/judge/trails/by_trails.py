@@ -134,6 +134,8 @@ def _evidence(trail: Trail, observations: Observations) -> Iterator[Evidence]:
     ranks, last = str(trail.rank), trail.hops[-1].at
     pid = trail.hops[0].pid
     text = trail_in_words(trail, observations)
+    if last.kind == "semaphore":  # what it waits for is told by its memory
+        return
     yield FdEvidence(ranks=ranks, text=text, pid=pid, fd=trail.hops[0].at.fd, target=trail.hops[0].at.name or None)
     if trail.leads is Leads.PROCESS and trail.end is not None and trail.end.activity.frames:
         frames = tuple(map(place, trail.end.activity.frames))

@@ -70,6 +70,8 @@ def _waits(hop: Hop, whom: str) -> str:
             return f"waits for {whom}{at} to read what it sends" if sends else f"waits to hear from {whom}{at}"
         case "child":
             return f"waits for the end of {whom}"
+        case "semaphore":
+            return f"waits for {whom} at {hop.at.name}"
         case _:
             where = f"the FIFO {hop.at.name}" if hop.at.kind == "fifo" else "its pipe"
             return f"waits for {whom} to {'read' if sends else 'write into'} {where}"
@@ -84,6 +86,8 @@ def _alone(hop: Hop) -> str:
             return f"waits to hear from {hop.at.name or 'a socket'}, which no process on this machine holds"
         case "child":
             return "waits for the end of a child"
+        case "semaphore":
+            return f"waits for {hop.at.name}"
         case "fifo":
             return f"waits for somebody to open the other end of the FIFO {hop.at.name}"
         case _:

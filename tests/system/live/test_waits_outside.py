@@ -76,6 +76,39 @@ def test_what_only_looks_so_holds_the_others_up(way: str, container: int, tmp_pa
     assert reply.answer["verdict"] == "slow" and reply.answer["findings"][0]["kind"] == "held_up"
 
 
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ("barrier", "for a multiprocessing barrier that 1 of 4 processes have reached"),
+        ("event", "for a multiprocessing event that nobody sets"),
+        ("slots", "for a multiprocessing semaphore that nobody releases"),
+        ("lock_of_the_dead", "for a multiprocessing lock that another process holds, or has ended with"),
+    ],
+)
+def test_who_owes_what_processes_share_is_not_known(way: str, told: str, container: int, tmp_path: Path) -> None:
+    """What it waits for is told, and how to find those who share it; nobody is named."""
+    reply = asked("shared_by_processes", tmp_path, container, SHARED_WAY=way)
+    assert (reply.answer["verdict"], named(reply.answer)) == ("cannot_tell", frozenset())
+    assert told in reply.answer["headline"]
+    assert reply.answer["next_steps"][0]["command"].endswith("/proc/[0-9]*/maps")
+
+
+@pytest.mark.parametrize(
+    ("way", "culprits", "told"),
+    [
+        ("sleep", frozenset({2}), "rank 2 has not joined multiprocessing.Barrier: it is asleep"),
+        ("skip", frozenset(range(4)), "rank 2 waits in all_reduce for rank 0: a deadlock"),
+    ],
+)
+def test_who_lacks_at_a_barrier_is_known(
+    way: str, culprits: frozenset[int], told: str, container: int, tmp_path: Path
+) -> None:
+    """Where all other ranks of the node wait there, and nobody else."""
+    reply = asked("shared_by_processes", tmp_path, container, SHARED_WAY=way)
+    assert (reply.answer["verdict"], named(reply.answer)) == ("hung", culprits)
+    assert told in reply.answer["headline"]
+
+
 @pytest.mark.parametrize("way", ["by_fifo", "by_tcp", "by_unix_socket"])
 def test_a_circle_of_a_connection_and_a_group(way: str, container: int, tmp_path: Path) -> None:
     """Both ranks are named, and no other."""

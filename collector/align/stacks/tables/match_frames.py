@@ -13,7 +13,7 @@ _PACK = read_pack(__file__, "frames.toml")
 FRAMES: tuple[FramePattern, ...] = tuple(map(frame_row, _PACK["python"]))
 NATIVE_FRAMES: tuple[FramePattern, ...] = tuple(map(frame_row, _PACK["native"]))
 _IDLE = tuple((re.compile(row["function"]), re.compile(row["file"])) for row in _PACK["idle"])
-_OWN_THREAD = re.compile(_PACK["own_thread"][0]["file"])
+_OWN_THREAD, _OTHER_PROCESS = (re.compile(_PACK[name][0]["file"]) for name in ("own_thread", "other_process"))
 
 _LONGEST_REMEMBERED = 512
 """Characters of a frame whose row is remembered: a job can write names of any length."""
@@ -46,3 +46,8 @@ def waits_for_work(function: str, file: str) -> bool:
 def waits_in(file: str) -> bool:
     """Does an innermost frame of the main thread tell that it waits for another thread of its own process?"""
     return _OWN_THREAD.search(file) is not None
+
+
+def waits_in_shared(file: str) -> bool:
+    """Does an innermost frame tell that it waits for another process, by what both have in their memory?"""
+    return _OTHER_PROCESS.search(file) is not None

@@ -39,6 +39,8 @@ class WaitsOn(StrEnum):
     """A lock that processes share by a file, for which it asks again and again."""
     DATABASE = "database"
     """SQLite, which sleeps only while another process has locked its file; or the thread works in it."""
+    OTHER_PROCESS = "other_process"
+    """Another process, by a lock or the like that both have in their memory."""
     OWN_THREAD = "own_thread"
     """Another thread of its process."""
     SIGNAL = "signal"

@@ -8,7 +8,7 @@ import pytest
 from agent.errors import Gone, Unavailable
 from agent.proc.procfs import ProcFs
 from agent.sources.awaited.awaited_source import AwaitedSource
-from shared.wire.stacks import Awaited
+from shared.wire.stacks import Awaited, OfProcesses
 from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.processes import running, until
 from tests.build.processes.pythons import pythons
@@ -16,7 +16,7 @@ from tests.build.processes.pythons import pythons
 pytestmark = pytest.mark.ptrace
 
 PROGRAM = """
-import asyncio, concurrent.futures, queue, threading
+import asyncio, concurrent.futures, multiprocessing, os, queue, threading
 
 class Loader:
     def __init__(self, *items):
@@ -49,6 +49,24 @@ def rooted(operation, **passed):
     source = f"def {operation}({', '.join(passed)}): lock.acquire()"
     exec(compile(source, "torch/distributed/distributed_c10d.py", "exec"), torch := {"lock": lock})
     torch[operation](**passed)
+
+def taken_by_the_dead(lock):
+    if (child := os.fork()) == 0:
+        lock.acquire()
+        os._exit(1)
+    os.waitpid(child, 0)
+
+def wait_notified(condition):
+    with condition:
+        condition.wait()
+
+def read_after_the_dead(results):
+    taken_by_the_dead(results._rlock)
+    results.get()
+
+def take_twice(lock):
+    with lock, lock:
+        pass
 
 def join(thread):
     thread.start()
@@ -84,6 +102,16 @@ CASES: Mapping[str, tuple[str, dict[str, object]]] = {
     "a future of an event loop": ("asyncio.run(for_ever())", {"kind": "task", "call": "for_ever", "task": "Task-1"}),
 }
 
+SHARED: Mapping[str, tuple[str, OfProcesses]] = {
+    "multiprocessing.Barrier(3).wait()": ("Barrier.wait", OfProcesses(kind="barrier", parties=3, come=1)),
+    "multiprocessing.Event().wait()": ("Event.wait", OfProcesses(kind="event")),
+    "wait_notified(multiprocessing.Condition())": ("Condition.wait", OfProcesses(kind="condition")),
+    "multiprocessing.Semaphore(0).acquire(timeout=900)": ("acquire", OfProcesses(kind="semaphore")),
+    "take_twice(multiprocessing.Lock())": ("Lock.__enter__", OfProcesses(kind="lock", mine=True)),
+    "taken_by_the_dead(lock := multiprocessing.Lock())\nlock.acquire()": ("acquire", OfProcesses(kind="lock")),
+    "read_after_the_dead(multiprocessing.Queue())": ("Queue.get", OfProcesses(kind="lock")),
+}
+
 
 def seen(pid: int) -> tuple[Awaited, ...]:
     """Return what the threads of a process wait for; nothing yet of one that still starts."""
@@ -108,6 +136,15 @@ def test_what_is_awaited_is_told(python: str, case: str) -> None:
     statement, expected = CASES[case]
     awaited = waiting(python, statement, expected["kind"])
     assert {name: getattr(awaited, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("statement", SHARED)
+@pytest.mark.parametrize("python", pythons().values(), ids=pythons())
+def test_what_processes_share_is_told(python: str, statement: str) -> None:
+    """As what it serves, who has come, whether its own process has taken it, and which it is in the list of maps."""
+    awaited = waiting(python, statement, "semaphore")
+    assert awaited.shared is not None and len(awaited.shared.memory.split()) == 2
+    assert (awaited.call, awaited.shared.model_copy(update={"memory": ""})) == SHARED[statement]
 
 
 @pytest.mark.parametrize("python", pythons().values(), ids=pythons())
