@@ -1,10 +1,8 @@
 """What all tests share: which may be skipped where, and that none is skipped in silence."""
 
-import fcntl
 import gc
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -59,21 +57,6 @@ _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 def anyio_backend() -> str:
     """Coroutine tests run on asyncio, as the services do."""
     return "asyncio"
-
-
-@pytest.fixture(scope="session")
-def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`unhang.pyz`, built as `make zipapp` does, once for all workers; the wheels that it holds stay in build/."""
-    own = tmp_path_factory.getbasetemp()
-    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    target = folder / "unhang.pyz"
-    with (folder / "unhang.pyz.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
-            build = [sys.executable, "-m", "deploy.zipapp.build", str(target)]
-            done = subprocess.run(build, cwd=_REPOSITORY, capture_output=True, text=True, timeout=280)
-            assert done.returncode == 0, done.stderr
-    return target
 
 
 tell_failures = isolation.note

@@ -47,7 +47,7 @@ def option(words: list[str], name: str) -> str:
 
 
 def test_whatever_is_named_is_there() -> None:
-    """Services that others wait for, volumes, stages of the Dockerfile, secrets with their files and variables."""
+    """Services that others wait for, volumes, stages of the Dockerfile, secrets; and who is reached asks for one."""
     for name, service in services().items():
         assert set(service.get("depends_on", ())) <= services().keys(), name
         for volume in service.get("volumes", ()):
@@ -58,6 +58,9 @@ def test_whatever_is_named_is_there() -> None:
         given = {secret["source"] for secret in service.get("secrets", ())}
         assert set(re.findall(r"/run/secrets/(\w+)", str(service.get("command")))) == given, name
         assert given <= WHOLE["secrets"].keys()
+        assert "read_only" not in service, "Compose refuses it together with secrets from the environment"
+        if not name.startswith("train-") and name != "postgres":  # which asks for a password of its own
+            assert option(words_of(name), "token-file").startswith("/run/secrets/"), name
 
 
 def test_variables_are_those_of_its_head() -> None:

@@ -6,11 +6,9 @@ Not applied: the container's mounts, devices, system call filter and control gro
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,12 +16,14 @@ import pytest
 
 from tests.build.processes.waiting import until_it_answers
 from tests.system.deploy import test_agent_rights as unit
+from tests.system.deploy import test_containers
 from tests.system.deploy.test_kubernetes import main_container
 from tests.system.deploy.units import RUN_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.ptrace, pytest.mark.needs("setpriv", "setcap")]
 
-folder, job = unit.folder, unit.job
+folder, job, py_spy_of_the_image = unit.folder, unit.job, test_containers.py_spy_of_the_image
+"""The last with its capability, which `allowPrivilegeEscalation: false` must not take away."""
 
 
 def command_in_the_pod(program: Sequence[str | Path]) -> tuple[str | Path, ...]:
@@ -32,15 +32,6 @@ def command_in_the_pod(program: Sequence[str | Path]) -> tuple[str | Path, ...]:
     capabilities = "".join(f",+{name.lower()}" for name in granted["capabilities"]["add"])
     identity = ("--reuid", str(granted["runAsUser"]), "--regid", str(granted["runAsGroup"]), "--clear-groups")
     return ("setpriv", *identity, "--inh-caps=-all", f"--bounding-set=-all{capabilities}", "--no-new-privs", *program)
-
-
-@pytest.fixture
-def py_spy_of_the_image() -> Iterator[Path]:
-    """A copy of py-spy with a file capability, which `allowPrivilegeEscalation: false` must not take away."""
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(shutil.copy(Path(sys.executable).parent / "py-spy", folder))
-        subprocess.run(("setcap", "cap_sys_ptrace=ep", program), check=True)
-        yield program
 
 
 @pytest.fixture

@@ -41,14 +41,6 @@ def test_flags_of_the_compose_file_are_settings(name: str) -> None:
     assert {flag[2:].replace("-", "_") for flag in flags} <= SETTINGS[service].model_fields.keys()
 
 
-def test_ports_are_the_defaults() -> None:
-    """The ports of the compose file are those that the services have by default."""
-    assert AgentSettings.model_fields["listen"].default.rpartition(":")[2] == "8471"
-    assert CollectorSettings.model_fields["listen"].default.rpartition(":")[2] == "8470"
-    assert "8471" in str(services()["agent-a"]["command"])
-    assert "8470" in str(services()["collector"]["command"])
-
-
 def test_secret_files_of_the_examples_are_narrowed_at_boot() -> None:
     """Each file of tokens or with a key that an example names stands in tmpfiles.d."""
     narrowed = (SYSTEMD / "tmpfiles.d" / "unhang.conf").read_text(encoding="utf-8")

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.packaging.environments import Environment, install, lend_libraries, make_environment, run_here
+from tests.system.packaging.environments import (
+    Environment,
+    build_zipapp,
+    install,
+    lend_libraries,
+    make_environment,
+    run_here,
+)
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +22,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_here(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder))
     (built,) = folder.glob("*.whl")
     return built
+
+
+@pytest.fixture(scope="session")
+def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`unhang.pyz`, built as `make zipapp` does; the wheels that it holds stay in build/."""
+    return build_zipapp(tmp_path_factory.mktemp("zipapp"))
 
 
 @pytest.fixture(scope="session")

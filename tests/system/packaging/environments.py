@@ -100,6 +100,12 @@ def needed(*extras: str, on: Mapping[str, str] = MappingProxyType({})) -> set[st
     return {name for name, _ in seen} - {project["name"]}
 
 
+def build_zipapp(folder: Path, *options: str) -> Path:
+    """Build the archive in a folder."""
+    run_here(sys.executable, "-m", "deploy.zipapp.build", str(folder / "unhang.pyz"), *options)
+    return folder / "unhang.pyz"
+
+
 def run_here(*command: str, cwd: Path = REPOSITORY) -> None:
     """Run a command that must succeed."""
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=RUN_SECONDS)

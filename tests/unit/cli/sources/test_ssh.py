@@ -15,6 +15,7 @@ from cli.main import unhang as commands
 from shared.answer.diagnosis import Diagnosis
 from tests.build.processes.commands import FIRST, NOBODY, SECOND, Job, started, unhang
 from tests.build.processes.sshd import Cluster, cluster
+from tests.system.packaging.environments import build_zipapp
 
 pytestmark = pytest.mark.slow
 
@@ -158,6 +159,13 @@ def test_connection_that_breaks_off_after_the_first_look(nodes: Cluster) -> None
     diagnosis = Diagnosis.model_validate_json(done.out)
     assert diagnosis.coverage.seen == 1
     assert "only 1 of its looks arrived" in done.out
+
+
+@pytest.fixture(scope="module")
+def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`unhang.pyz` for this machine's Python alone: an eighth of the wheels."""
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}-{os.uname().machine}"
+    return build_zipapp(tmp_path_factory.mktemp("zipapp"), "--for", here)
 
 
 def bringing(nodes: Cluster, zipapp: Path, hosts: str) -> tuple[str, ...]:
