@@ -104,7 +104,9 @@ _ERROR = re.compile(
     r"|\b[A-Z][A-Za-z]{2,60}(?:Error|Exception)(?:: |\s|$)"
 )
 _FAILED = re.compile(
-    r"fail|tim(?:e|ed)[ -]?out|\b(?:refused|closed|dead|died|lost|hang|hung|stuck|fatal)\b|unable|cannot", re.IGNORECASE
+    r"fail|timed[ -]?out|time[ -]?out(?!['\"]?\s*[:=])|\b(?:refused|closed|dead|died|lost|hang|hung|stuck|fatal)\b"
+    r"|unable|cannot",
+    re.IGNORECASE,
 )
 _CALM = re.compile(
     r"(?:can|may|could) lead to|\b(?:no|0|without|ignor\w{2,5}) (?:\w{1,20} )?(?:error|crash)|warning", re.IGNORECASE
@@ -121,10 +123,13 @@ def errors(lines: Sequence[str]) -> list[int]:
 _TROUBLE = re.compile(
     rf"{_FAILED.pattern}|{_STILL.pattern}|\bstill \w+ing\b|\bretry|\bno route\b|unreachable", re.IGNORECASE
 )
+# INFO: 10.1.2.3:59146 - "GET /metrics HTTP/1.1" 200 OK        frame #7: <unknown function> + 0x5f95ab5 (0x7f97 in …)
+_TOLD_BY_ANYONE = re.compile(r'"(?:GET|HEAD) /\S{0,200} HTTP/[\d.]{1,3}" 2\d\d\b|frame #\d{1,4}: <unknown function>')
 _NEAR = 10
 
 
 def last_word(lines: Sequence[str], numbers: Sequence[int]) -> int:
     """4. Return the number of the line at which somebody stopped, of those that he wrote."""
-    near = reversed(numbers[-_NEAR:])
-    return next((number for number in near if _TROUBLE.search(lines[number][:500])), numbers[-1])
+    near = [number for number in numbers[-_NEAR:] if not _TOLD_BY_ANYONE.search(lines[number][:500])]
+    troubles = (number for number in reversed(near) if _TROUBLE.search(lines[number][:500]))
+    return next(troubles, (near or numbers)[-1])

@@ -231,8 +231,11 @@ def _group(line: str) -> dict[str, str]:
 
 
 def _search(pattern: re.Pattern[str], lines: Sequence[str], number: int) -> re.Match[str] | None:
-    """Search a line, and where that is in vain the line with those that it may have been wrapped into."""
-    wrapped = lines[number : number + _MOST_WRAPPED]
+    """Search a line, and where that is in vain the line with those that it may have been wrapped into.
+
+    A paste may have doubled all ends of lines.
+    """
+    wrapped = [line for line in lines[number : number + 2 * _MOST_WRAPPED - 1] if line][:_MOST_WRAPPED]
     return pattern.search(wrapped[0]) or pattern.search("\n".join(wrapped)) or pattern.search("".join(wrapped[:2]))
 
 

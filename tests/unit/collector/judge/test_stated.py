@@ -14,6 +14,10 @@ IN_MPI = (
     "#1  0x00007f31c0a2 in opal_progress () at runtime/opal_progress.c:224\n"
     "#2  0x00007f31c0a3 in ompi_coll_base_allreduce_intra_ring (count=1) at base/coll_base_allreduce.c:341\n"
 )
+IN_NOTHING_KNOWN = (
+    "#0  0x00007f31c0a1 in __lll_lock_wait () from /lib64/libc.so.6\n"
+    "#1  0x00007f31c0a2 in event_del ()\n#2  0x00007f31c0a3 in tracker_destructor ()\n#3  0x00007f31c0a4 in main ()\n"
+)
 THREADS = """Thread 42 (idle): "MainThread"
     backward (torch/autograd/__init__.py:266)
     step (train.py:41)
@@ -48,6 +52,7 @@ WAITS = "2026-06-15 10:45:21: I mesh_service.cc:208] Waiting to connect to clien
         (CLOUD, "waits silent", "rank 4 waited"),
         (THREADS, "waits", "waited in all_gather_into_tensor (in a collective"),
         (IN_MPI, "waits", "waited in allreduce (inside MPI"),
+        (IN_NOTHING_KNOWN, "at", "__lll_lock_wait (/lib64/libc.so.6), called by event_del, called by tracker_destru"),
         ("".join(f"> {line}\n" for line in IN_MPI.splitlines()), "waits", "waited in allreduce (inside MPI"),
         (f"### Rank 0\n\n```\n{IN_MPI}```\n", "waits", "rank 0 waited in allreduce"),
         ("[rank2]: step 7 took 300 seconds\n", "at silent", "rank 2 last wrote: [rank2]: step 7 took 300 seconds"),
