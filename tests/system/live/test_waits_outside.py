@@ -63,10 +63,11 @@ def test_whoever_waits_for_a_service_is_not_to_blame(way: str, told: str, contai
         ("popen_circle", "(seq), which waits for rank 2 to read its pipe: a circle"),
         ("both_pipes", "(cat) to read its pipe, which waits for rank 2 to read its pipe: a circle"),
         ("prompt", "waiting for terminal input"),
+        ("executed_text", "it is asleep in user code at wait_for_quota (<string>:3)"),
         ("fifo_of_nobody", "opening a FIFO whose other end is not open"),
     ],
 )
-def test_whoever_waits_for_its_own_child_is_told_to_its_end(
+def test_whoever_waits_for_what_is_its_own_is_told_to_its_end(
     way: str, told: str, container: int, tmp_path: Path
 ) -> None:
     """It hangs, and nothing of that passes by itself."""
