@@ -5,9 +5,12 @@ that thread. So each task has its own daemon thread; one that is late is abandon
 many abandoned no new ones are started.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -39,6 +42,24 @@ class Deadline:
 
 class Late(Exception):
     """The task was not done by the deadline; it goes on in the background."""
+
+
+class Blocked(Late):
+    """The same, and the kernel function in which its thread waits for a page of memory."""
+
+
+# handle_userfault: userfaultfd(2); request_wait_answer: FUSE; folio_wait_bit_common: whatever the page lies in
+_AWAITS_PAGE = re.compile(
+    r"handle_userfault|request_wait_answer|fuse_\w+|folio_wait_\w+|wait_on_page_\w+|__lock_page\w*"
+)
+
+
+def awaits_page(thread: Path) -> str:
+    """Return in which kernel function a thread of ours, by its folder in /proc, waits for a page; "" where in none."""
+    with suppress(OSError):
+        function = (thread / "wchan").read_text()
+        return function if _AWAITS_PAGE.fullmatch(function) else ""
+    return ""
 
 
 class TooManyAbandoned(Exception):
@@ -129,5 +150,6 @@ class ThreadPool:
         if task.is_alive():
             with self._lock:
                 self._abandoned[key] = task
-            return Late()
+            function = awaits_page(Path(f"/proc/self/task/{task.native_id}"))
+            return Blocked(function) if function else Late()
         return task.outcome

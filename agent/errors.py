@@ -6,7 +6,7 @@ UnhangError
 └── Unavailable     a source has nothing about a rank, and says why
 """
 
-from agent.deadline import Late, NoThread, TooManyAbandoned
+from agent.deadline import Blocked, Late, NoThread, TooManyAbandoned
 from shared.errors import NotFound, NotPermitted, UnhangError
 from shared.missing import Missing, Reason
 
@@ -23,6 +23,12 @@ class Unavailable(UnhangError):
         self.reason = reason
 
 
+def no_page(function: str) -> Unavailable:
+    """Return why memory cannot be read: whoever reads it waits in this function of the kernel."""
+    detail = "a page of its memory does not come: the file system, or the process, that has to bring it does not answer"
+    return Unavailable(Reason.REFUSED, f"{detail} ({function})")
+
+
 def missing_for(source: str, error: Exception) -> Missing:
     """Say as a value why a source has nothing."""
     advice = getattr(error, "advice", "")
@@ -34,6 +40,8 @@ def missing_for(source: str, error: Exception) -> Missing:
             reason = Reason.GONE
         case NotPermitted():
             reason = Reason.NOT_PERMITTED
+        case Blocked():
+            return missing_for(source, no_page(str(error)))
         case Late():
             reason, detail = Reason.TIMED_OUT, "it did not finish by the deadline"
         case TooManyAbandoned():

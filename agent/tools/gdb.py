@@ -74,8 +74,7 @@ def backtrace_with_gdb(procfs: ProcFs, pid: int, program: Path | None, deadline:
 
 def read_gdb(output: Output, deadline: Deadline, *, pid: int | None) -> Stacks:
     """Return the frames in what gdb printed. Raises Unavailable."""
-    if output.status is None:
-        raise Unavailable(Reason.TIMED_OUT, f"gdb had not finished after {deadline.seconds:.1f} s")
+    output.require_end("gdb", deadline)
     try:
         return parse_gdb_text(output.stdout.decode(errors="replace"), pid=pid)
     except UnreadableDump as error:

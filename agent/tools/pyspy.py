@@ -75,8 +75,7 @@ def _run_pausing(procfs: ProcFs, pid: int, command: list[str], deadline: Deadlin
 
 
 def _parsed(procfs: ProcFs, pid: int, output: Output, *, paused: bool, deadline: Deadline, memory: Memory) -> Stacks:
-    if output.status is None:
-        raise Unavailable(Reason.TIMED_OUT, f"py-spy had not finished after {deadline.seconds:.1f} s")
+    output.require_end("py-spy", deadline)
     if output.status != 0:
         raise _explain(output.stderr.decode(errors="replace"), procfs, pid)
     if len(output.stdout) > LARGEST_OUTPUT:

@@ -57,8 +57,7 @@ def _may_signal(pid: int) -> bool:
 
 def read_pystack(output: Output, deadline: Deadline, *, pid: int | None, paused: bool) -> Stacks:
     """Return the stacks in what pystack printed. Raises Unavailable."""
-    if output.status is None:
-        raise Unavailable(Reason.TIMED_OUT, f"pystack had not finished after {deadline.seconds:.1f} s")
+    output.require_end("pystack", deadline)
     try:
         stacks = parse_pystack_text(output.stdout.decode(errors="replace"), pid=pid, paused=paused)
     except UnreadableDump as error:

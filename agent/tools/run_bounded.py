@@ -13,7 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from agent.deadline import Deadline
+from agent.deadline import Deadline, awaits_page
+from agent.errors import Unavailable, no_page
+from shared.missing import Reason
 
 LARGEST_OUTPUT = 16 * 1024 * 1024
 """py-spy writes 6 MB of 300 threads of 60 frames."""
@@ -27,11 +29,19 @@ _GRACE_SECONDS = 2.0
 
 
 class Output(NamedTuple):
-    """What a program wrote. `status` is None when it was killed at its deadline."""
+    """What a program wrote. `status`: None when it was killed at its deadline. `awaits_page`: where, in the kernel."""
 
     stdout: bytes
     stderr: bytes
     status: int | None
+    awaits_page: str = ""
+
+    def require_end(self, program: str, deadline: Deadline) -> None:
+        """Raise Unavailable where it was killed at its deadline."""
+        if self.awaits_page:
+            raise no_page(self.awaits_page)
+        if self.status is None:
+            raise Unavailable(Reason.TIMED_OUT, f"{program} had not finished after {deadline.seconds:.1f} s")
 
 
 def find_program(name: str, configured: Path | None = None) -> Path | None:
@@ -82,7 +92,7 @@ def run_bounded(
         if spare is not None and spare():
             end = partial(_end_later, spare=spare)
         if end_with is None:
-            return Output(b"", b"", None)
+            return Output(b"", b"", None, awaits_page(Path(f"/proc/{process.pid}")))
         _end_with(process, end_with)
         for reader in readers:
             reader.join(_GRACE_SECONDS)

@@ -48,7 +48,7 @@ from collector.align.logs.attributed_lines import hear, is_wait
 from collector.align.node_facts import node_facts, with_endings
 from collector.align.observations import Observations
 from collector.align.progress import Motion, motion_of
-from collector.align.roster import ByRank, Presence
+from collector.align.roster import ByRank, Presence, timed_out
 from collector.align.stacks.activity import NOT_SEEN
 from collector.align.stacks.barriers import met_at_barriers
 from collector.align.stacks.polls import in_remote_call
@@ -92,6 +92,7 @@ from collector.judge.unreachable_ranks import beside_the_seen, of_looked_at, wai
 from shared.answer.diagnosis import Diagnosis, Gap
 from shared.answer.words import Verdict
 from shared.isolation import costs_itself, failures_told
+from shared.missing import Missing
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import listed
 from shared.wire.snapshot import NodeSnapshot
@@ -285,6 +286,8 @@ def _unseen(fault: Fault, observations: Observations) -> Interpretation:
 
 def _quiet(observations: Observations) -> Interpretation:
     """Nobody waits for anybody: idle, finished, or not to be told."""
+    if unread := _unread(observations):
+        return cannot_tell("no_stacks", unread)
     if observations.roster.late:
         parts = (f"{source} of {ranks_in_words(ranks)}" for source, ranks in observations.roster.late.items())
         return cannot_tell("late", {"parts": ", ".join(parts)})
@@ -299,6 +302,16 @@ def _quiet(observations: Observations) -> Interpretation:
     return Interpretation(
         Verdict.NOT_HUNG, built or "its ranks are at work and none waits for another", state="running"
     )
+
+
+def _unread(observations: Observations) -> dict[str, object]:
+    """Of live ranks of which no stack was read the one reason, where there is one beside that time ran out."""
+    looks = {view.rank: look for view in observations.roster.present() for look in view.looks[-1:] if look.looked_at_ns}
+    parts = {rank: look.stacks for rank, look in looks.items()}
+    late = {rank for rank, part in parts.items() if timed_out(part)}
+    details = {part.detail if isinstance(part, Missing) else "" for rank, part in parts.items() if rank not in late}
+    detail = details.pop() if len(details) == 1 else ""
+    return {"ranks": sorted(parts.keys() - late), "detail": detail} if detail else {}
 
 
 def _nothing_shown(observations: Observations) -> str:

@@ -215,6 +215,11 @@ def flush_metrics() -> None:
     threading.Event().wait()
 
 
+def executed_text() -> None:
+    """Run what a configuration says, which has no file."""
+    exec("import time\ndef wait_for_quota():\n    time.sleep(1e9)\nwait_for_quota()", {})  # noqa: S102 - this is what it is about
+
+
 class Connection:
     """A connection that says goodbye when it is dropped."""
 
@@ -255,7 +260,7 @@ WAYS: dict[str, Callable[[], None]] = LOOK_ALIKES | {
     for way in (
         hung_service, deadlocked_service, deaf_service, stopped_service, service_that_takes_nothing,
         stopped_child, frozen_child, child_at_fifo, grandchild_keeps_pipe, popen_circle, both_pipes, defunct_child,
-        prompt, fifo_of_nobody, thread_goes_on, exit_handler, destructor,
+        prompt, fifo_of_nobody, executed_text, thread_goes_on, exit_handler, destructor,
     )
 }  # fmt: skip
 

@@ -213,7 +213,7 @@ def _by_row(seen: Activity, row: KernelPattern) -> Activity:
     open_cause = seen.cause in (Cause.USER_CODE, Cause.UNKNOWN) or row.cause is Cause.SIGNAL
     cause = row.cause if open_cause else seen.cause
     placed = _placed_by(seen, row)
-    if not (open_cause and seen.is_plain):
+    if not (open_cause and (seen.is_plain or seen.told is Told.NOT_SEEN)):
         both = ", ".join(dict.fromkeys((seen.label, row.label)))
         placed = _placed(seen, both, *seen.waits_on, *placed.waits_on)
     told = replace(placed, doing=row.doing, cause=cause, may_pass=row.may_pass)

@@ -5,15 +5,23 @@ from collections.abc import Sequence
 
 from shared.wire.stacks import Frame
 
-_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$|^<string>$")
+_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|^<frozen|(^|/)sitecustomize\.py$")
 _STANDARD = re.compile(r"/lib/python3[^/]*/(?!site-packages/|dist-packages/)|^<frozen")
 _STDLIB_SHORT = re.compile(
     r"^(threading|selectors|queue|subprocess|socket|runpy|pdb|bdb|cmd)\.py$|^(multiprocessing|torch|asyncio|concurrent)/"
 )
+# __init__ (<string>:3), of a data class
+_MADE = re.compile(r"(^|\.)__\w+__$")
 
 
 def is_user_frame(frame: Frame) -> bool:
-    """Is the frame in the user's own code: not native, not the standard library, not an installed package?"""
+    """Is the frame in the user's own code: not native, not the standard library, not an installed package?
+
+    What is executed from a text is: of `python -c`, of a configuration. Not the one line by which multiprocessing
+    starts a process, nor the methods that Python's library makes of a class so.
+    """
+    if frame.file == "<string>" and (_MADE.search(frame.function) or (frame.function, frame.line) == ("<module>", 1)):
+        return False
     return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
 
 

@@ -179,7 +179,7 @@ def _sizes(sizes: tuple[tuple[int, ...], ...]) -> str:
 
 def _where(fault: Fault, cause: Cause, observations: Observations) -> str:
     seen = next(iter(observations.seen(fault.culprits)), None)
-    if seen is None or not seen.frames:
+    if seen is None or not (seen.frames or seen.kernel_tells):
         return "" if cause is Cause.UNKNOWN else f" ({cause.value})"
     at = f" at {seen.user}" if seen.user is not None else ""
     return f": it is {seen.label}{at}" if len(fault.culprits) == 1 else f": {seen.label}{at}"

@@ -15,14 +15,20 @@ from tests.system.live.truths import named
 pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
 
-def asked(program: str, directory: Path, container: int, **environment: str) -> Reply:
+def asked(program: str, directory: Path, container: int | None, **environment: str) -> Reply:
     """Ask about a job of four ranks, once it has stood still for a while."""
     with recorded(program, directory, container, {"TMPDIR": str(directory), **environment}) as job:
         return diagnosed(job, patience=12.0)
 
 
 def recorded(
-    program: str, directory: Path, container: int, environment: Mapping[str, str], *, ranks: int = 4, name: str = ""
+    program: str,
+    directory: Path,
+    container: int | None,
+    environment: Mapping[str, str],
+    *,
+    ranks: int = 4,
+    name: str = "",
 ) -> Job:
     """Return a job that keeps a flight record."""
     options: dict[str, Any] = {"forked": True, "recorded": True, "beside": container, "environment": environment}
@@ -57,10 +63,11 @@ def test_whoever_waits_for_a_service_is_not_to_blame(way: str, told: str, contai
         ("popen_circle", "(seq), which waits for rank 2 to read its pipe: a circle"),
         ("both_pipes", "(cat) to read its pipe, which waits for rank 2 to read its pipe: a circle"),
         ("prompt", "waiting for terminal input"),
+        ("executed_text", "it is asleep in user code at wait_for_quota (<string>:3)"),
         ("fifo_of_nobody", "opening a FIFO whose other end is not open"),
     ],
 )
-def test_whoever_waits_for_its_own_child_is_told_to_its_end(
+def test_whoever_waits_for_what_is_its_own_is_told_to_its_end(
     way: str, told: str, container: int, tmp_path: Path
 ) -> None:
     """It hangs, and nothing of that passes by itself."""
@@ -107,6 +114,22 @@ def test_who_lacks_at_a_barrier_is_known(
     reply = asked("shared_by_processes", tmp_path, container, SHARED_WAY=way)
     assert (reply.answer["verdict"], named(reply.answer)) == ("hung", culprits)
     assert told in reply.answer["headline"]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("who", "told"),
+    [
+        ("one", "it is waiting for a page of its memory that userfaultfd should bring"),
+        ("all", " were not read: a page of its memory does not come"),
+    ],
+)
+def test_memory_that_answers_no_read_is_told(who: str, told: str, tmp_path: Path) -> None:
+    """Its readers wait, on a machine that is not overloaded. In a container of tests nobody may do that to others."""
+    reply = asked("memory_unanswered", tmp_path, None, UNANSWERED=who)
+    assert told in reply.answer["headline"]
+    gaps = [gap["missing"] for gap in reply.answer["coverage"]["missing"] if gap["missing"]["source"] == "stacks"]
+    assert any("(handle_userfault)" in gap["detail"] for gap in gaps)
 
 
 @pytest.mark.parametrize("way", ["by_fifo", "by_tcp", "by_unix_socket"])
