@@ -8,10 +8,12 @@ from click.testing import CliRunner
 
 from cli.main import unhang as unhang_group
 from cli.sources.job_source import JobNames
+from cli.tables.fds import fds_table
 from cli.tables.jobs import jobs_table
 from collector.gather.jobs import summarise_jobs, unread_by
+from collector.show.views import FdsView, RankFds
 from shared.missing import Missing, Reason
-from shared.wire.snapshot import RankList
+from shared.wire.snapshot import Fds, RankList, Socket
 from tests.build.processes.commands import FIRST, NOBODY, REPOSITORY, SECOND, Job, unhang
 
 CASE = REPOSITORY / "tests" / "data" / "cases" / "missing_rank2"
@@ -134,3 +136,13 @@ def test_files_in_the_place_of_a_job(command: str) -> None:
     result = CliRunner().invoke(unhang_group, [command, f"{CASE}/"])
     assert result.exit_code == 2
     assert f"--from {CASE}/" in result.stderr
+
+
+def test_files_are_named_and_the_probes_socket_comes_last() -> None:
+    """Whoever asks wants to see the job's."""
+    ours = Socket(fd=3, kind="unix", state="LISTEN", local="/tmp/unhang-1000/366-1.sock")
+    store = Socket(fd=4, kind="tcp", state="ESTABLISHED", local="10.0.0.1:4", remote="10.0.0.2:29500")
+    fds = Fds(total=4, files={1: "/logs/job.out"}, files_by_file_system={"ext4": 1}, sockets=(ours, store))
+    text = fds_table(FdsView(ranks=(RankFds(rank=0, host="a", pid=366, fds=fds),)), every=False)
+    assert "1   /logs/job.out" in text
+    assert text.index("10.0.0.2:29500") < text.index("(of unhang's probe)")

@@ -1,9 +1,12 @@
-"""The API's route to the checks, end to end in one process."""
+"""The route to the checks, and their page, which names each of them with the severities that it can have."""
 
+import re
 from pathlib import Path
 
+from shared.answer.checks import CheckId, Severity
 from tests.build.agents.fake_agents import FakeAgent
 from tests.build.jobs.checked_jobs import job, rank
+from tests.unit.collector.checks.test_all import SPOILT
 from tests.unit.collector.test_app import client_of, settings
 
 
@@ -33,3 +36,21 @@ async def test_half_of_a_job_finds_the_other(tmp_path: Path) -> None:
         (found,) = (await client.get("/v1/jobs/night/check")).json()["checks"]
     assert (found["id"], found["ranks"]) == ("two_rendezvous", "0-1")
     assert "node9:29501 on node2" in found["seen"]
+
+
+PAGE = (Path(__file__).parents[4] / "docs" / "checks.md").read_text(encoding="utf-8")
+ROWS = dict(re.findall(r"^\| `(\w+)` \| ([\w, ]+) \|", PAGE, re.MULTILINE))
+
+
+def test_every_check_stands_in_the_page() -> None:
+    """In the order of the enumeration, which is the API's."""
+    assert list(ROWS) == [each.value for each in CheckId]
+
+
+def test_severities_are_those_of_the_page() -> None:
+    """What the tests see a check say is what the page says of it; and each check is seen."""
+    words = {each.value for each in Severity}
+    assert all(set(told.split(", ")) <= words for told in ROWS.values())
+    for _, what, severity, *_ in SPOILT.values():
+        assert severity in ROWS[what].split(", ")
+    assert {CheckId(what) for _, what, *_ in SPOILT.values()} == set(CheckId) - {CheckId.SITE_RULE}

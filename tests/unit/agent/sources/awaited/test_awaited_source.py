@@ -5,9 +5,13 @@ from contextlib import suppress
 
 import pytest
 
+from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
+from agent.proc.memory.mappings import read_mappings
+from agent.proc.memory.process_memory import open_memory
 from agent.proc.procfs import ProcFs
 from agent.sources.awaited.awaited_source import AwaitedSource
+from agent.sources.awaited.store_server import keys_awaited
 from shared.wire.stacks import Awaited, OfProcesses
 from tests.build.processes.looking import ask_source, rank_of
 from tests.build.processes.processes import running, until
@@ -169,3 +173,26 @@ def test_the_thread_whose_end_is_awaited_is_known(python: str) -> None:
         assert thread is not None
         assert (thread.name, thread.alive) == ("uploader", True)
         assert thread.tid in ProcFs().tids(process.pid)
+
+
+NAMED_SO = """
+import ctypes, threading, time
+def pose():
+    ctypes.CDLL(None).prctl(15, b"pt_tcpstore_uv", 0, 0, 0)
+    print("ready", flush=True)
+    time.sleep(600)
+threading.Thread(target=pose, daemon=True).start()
+time.sleep(600)
+"""
+
+
+def test_a_thread_that_has_the_name_alone() -> None:
+    """No PyTorch is loaded, and nothing on its stack leads to a store."""
+    procfs = ProcFs()
+    with (
+        running(NAMED_SO) as process,
+        open_memory(procfs, procfs.stat(process.pid), Deadline(30)) as memory,
+    ):
+        names = {procfs.text(process.pid, f"task/{tid}/comm").strip() for tid in procfs.tids(process.pid)}
+        assert "pt_tcpstore_uv" in names
+        assert list(keys_awaited(procfs, process.pid, memory, read_mappings(procfs, process.pid))) == []

@@ -1,15 +1,17 @@
-"""Each row of the tables matches the real frames it was written for, and not its near misses.
+"""Each row of the tables of frames matches the real frames it was written for, and is needed; near misses it leaves."""
 
-Of each row one is in `test_frames_switched_off.py`; in `match_frames.toml` are some in other forms.
-"""
-
+import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from collector.align.stacks.tables import match_frames
 from collector.align.stacks.tables.kernel_facts import kernel_pattern
 from collector.align.stacks.tables.match_frames import frame_pattern, waits_for_work
+from collector.align.stacks.tables.row_types import FramePattern
 
 _ROWS: dict[str, list[dict[str, str]]] = tomllib.loads(Path(__file__).with_name("match_frames.toml").read_text())
 
@@ -37,3 +39,54 @@ def test_kernel_facts() -> None:
 def test_loops_that_wait_for_work() -> None:
     assert [row for row in _ROWS["idle"] if not waits_for_work(row["function"], row["file"])] == []
     assert [row for row in _ROWS["idle_misses"] if waits_for_work(row["function"], row["file"])] == []
+
+
+_FRAME = re.compile(r"(?P<function>[\w:.]+) \((?P<file>[^():]+)(?::\d+)?\)")
+
+
+class Case(NamedTuple):
+    """A row, and the frames above it or above the group of rows that it belongs to."""
+
+    row: FramePattern
+    native: bool
+    frames: tuple[tuple[str, str], ...]
+
+
+def cases() -> Iterator[Case]:
+    """The rows, with the comments above them; a row without has those of the row before it."""
+    pack = Path(match_frames.__file__).with_name("frames.toml").read_text()
+    tables = {"python": iter(match_frames.FRAMES), "native": iter(match_frames.NATIVE_FRAMES)}
+    comment, frames = "", ()
+    for line in pack.splitlines():
+        comment += line if line.startswith("# ") else ""
+        name = line.strip("[]")
+        if line.startswith("[[") and name in tables:
+            told = tuple((m["function"], m["file"]) for m in _FRAME.finditer(comment))
+            frames = told or frames
+            yield Case(next(tables[name]), name == "native", frames)
+        comment = comment if line.startswith("#") else ""
+
+
+CASES = list(cases())
+
+
+def read(case: Case) -> list[FramePattern | None]:
+    """Which rows match the frames of a case, as the tables are now."""
+    return [match_frames._matched(*frame, case.native) for frame in case.frames]
+
+
+def test_every_row_has_a_case() -> None:
+    rows = {id(row) for row in (*match_frames.FRAMES, *match_frames.NATIVE_FRAMES)}
+    assert {id(case.row) for case in CASES} == rows
+    assert all(case.frames for case in CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.frames[-1:]))
+def test_without_its_row_a_frame_is_not_read_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = read(case)
+    assert None not in found
+    assert case.row in found
+    table = "NATIVE_FRAMES" if case.native else "FRAMES"
+    left = tuple(row for row in getattr(match_frames, table) if row is not case.row)
+    monkeypatch.setattr(match_frames, table, left)
+    assert read(case) != found
