@@ -142,12 +142,7 @@ def process_of_line(line: str) -> dict[str, str]:
     return {} if match is None else {"writer_host": match["host"], "writer_pid": match["pid"]}
 
 
-def labels_of(lines: Sequence[str]) -> list[Headed]:
-    """Return each line with its label."""
-    return list(map(_labeller(lines), lines))
-
-
-def _labeller(lines: Sequence[str]) -> Callable[[str], Headed]:
+def labeller_of(lines: Sequence[str]) -> Callable[[str], Headed]:
     """Return what labels the lines of a file: it has a launcher's labels on nearly all lines, or on none.
 
     Numbers that only count the lines are no labels.
@@ -185,7 +180,7 @@ def naming_of(files: Iterable[Sequence[str]], tells: Callable[[str], bool] = boo
     wrong: set[WriterMark] = set()
     for number, lines in enumerate(files):
         some = dict.fromkeys((*lines[:: 1 + len(lines) // _MOST_FOR_NAMING], *filter(tells, lines)))
-        for label, line in dict.fromkeys((each.label, each.line) for each in map(_labeller(lines), some)):
+        for label, line in dict.fromkeys((each.label, each.line) for each in map(labeller_of(lines), some)):
             if label == "" and "[" not in line and "\t" not in line and "ank" not in line:
                 continue
             sure = rank_of_line(line)
