@@ -229,10 +229,7 @@ def _group(line: str) -> dict[str, str]:
 
 
 def _search(pattern: re.Pattern[str], lines: Sequence[str], number: int) -> re.Match[str] | None:
-    """Search a line, and where that is in vain the line with those that it may have been wrapped into.
-
-    A paste may have doubled all ends of lines.
-    """
+    """Search a line, else with those that it may have been wrapped into; a paste may have doubled all ends of lines."""
     wrapped = [line for line in lines[number : number + 2 * _MOST_WRAPPED - 1] if line][:_MOST_WRAPPED]
     return pattern.search(wrapped[0]) or pattern.search("\n".join(wrapped)) or pattern.search("".join(wrapped[:2]))
 
@@ -264,6 +261,7 @@ def _mismatches(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found
 def _stalls(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
     """Find what Horovod's stall check prints: of each operation who has come, or who has not."""
     for number in telling:
-        fields = horovod_stalls.missing(lines, number) or horovod_stalls.ready(lines[number])
+        told = any(hint in lines[number] for hint in _OF_STALLS)
+        fields = (horovod_stalls.missing(lines, number) or horovod_stalls.ready(lines[number])) if told else None
         if fields is not None:
             yield number, EventKind.WATCHDOG_TIMEOUT, lines[number], fields
