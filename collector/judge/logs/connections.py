@@ -26,7 +26,7 @@ from collector.judge.logs.vote import (
     with_field,
     writers_of,
 )
-from shared.answer.diagnosis import Link, LinkEnd, LogEvidence
+from shared.answer.diagnosis import Link, LinkEnd
 from shared.isolation import costs_itself
 from shared.packs import read_pack
 from shared.wire.log_events import EventKind, LogEvent
@@ -169,10 +169,6 @@ def _failures_at(hosts: set[str], statements: Statements) -> list[LogEvent]:
     return [event for _, event in told if _short(event.fields.get("writer_host", "")) in hosts][:2]
 
 
-def _lines(broken: list[_Broken]) -> tuple[LogEvidence, ...]:
-    return lines_of([(each.rank, each.event) for each in broken])
-
-
 def _of_links(broken: list[_Broken], statements: Statements) -> Opinion:
     links = {}
     for each in broken:
@@ -190,6 +186,6 @@ def _of_links(broken: list[_Broken], statements: Statements) -> Opinion:
         victims,
         {"where": where, "meaning": _in_words(map(_status, broken)), **refused},
         *(f"a process at the other end logged: {event.text[:200]}" for event in failures),
-        evidence=(*_lines(broken), *(line_of(event, None) for event in failures)),
+        evidence=(*lines_of([(each.rank, each.event) for each in broken]), *(line_of(e, None) for e in failures)),
         links=tuple(links.values())[:MOST_LINKS],
     )

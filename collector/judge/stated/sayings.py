@@ -45,8 +45,6 @@ _SECONDS |= {"waited_seconds": 1.0}
 _PLACES = ("group_rank", "waiter")
 """Fields that tell whose line it is by a place in its group."""
 _LONGEST = 500
-_INNERMOST = 3
-"""Of a stack that no row knows: so many calls show what it is in."""
 _CHANGES = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 # step 119 | loss 2.3        {'loss': 1.2, 'epoch': 3}        Epoch: [0] [ 260/9143]
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|epoch|batch)\W{1,4}\d+(?:\.\d+)?|\b\d+/\d+\b", re.IGNORECASE)
@@ -184,8 +182,8 @@ def _of_stack(who: int | str, seen: Activity) -> Iterator[Saying]:
     told = [frame for frame in reversed(seen.frames) if frame.function[:2] not in ("??", "0x")]
     inner = seen.user or next(iter(told), None)
     at = f"{seen.label} at {inner}" if inner else seen.label
-    if seen.doing is Doing.UNKNOWN:
-        at += "".join(f", called by {frame.function}" for frame in told[1:_INNERMOST])
+    if seen.doing is Doing.UNKNOWN:  # no row knows its stack
+        at += "".join(f", called by {frame.function}" for frame in told[1:3])
     yield Saying(who, Stated.WAITS if waits else Stated.AT, STACKS, op, place=at)
 
 

@@ -123,13 +123,16 @@ def errors(lines: Sequence[str]) -> list[int]:
 _TROUBLE = re.compile(
     rf"{_FAILED.pattern}|{_STILL.pattern}|\bstill \w+ing\b|\bretry|\bno route\b|unreachable", re.IGNORECASE
 )
-# INFO: 10.1.2.3:59146 - "GET /metrics HTTP/1.1" 200 OK        frame #7: <unknown function> + 0x5f95ab5 (0x7f97 in …)
-_TOLD_BY_ANYONE = re.compile(r'"(?:GET|HEAD) /\S{0,200} HTTP/[\d.]{1,3}" 2\d\d\b|frame #\d{1,4}: <unknown function>')
+# INFO: 10.1.2.3:59146 - "GET /metrics HTTP/1.1" 200 OK
+_ASKED = re.compile(r'"(?:GET|HEAD) /\S{0,200} HTTP/[\d.]{1,3}" 2\d\d\b')
+# frame #7: c10d::PrefixStore::get(std::string const&) + 0x30 (0x7f97f10fed50 in …)        the innermost call first
+_FRAME = re.compile(r"\bframe #\d{1,4}: ")
 _NEAR = 10
 
 
 def last_word(lines: Sequence[str], numbers: Sequence[int]) -> int:
-    """4. Return the number of the line at which somebody stopped, of those that he wrote."""
-    near = [number for number in numbers[-_NEAR:] if not _TOLD_BY_ANYONE.search(lines[number][:500])]
-    troubles = (number for number in reversed(near) if _TROUBLE.search(lines[number][:500]))
-    return next(troubles, (near or numbers)[-1])
+    """4. Return the number of the line at which somebody stopped, of those that he wrote; of a C++ stack its first."""
+    framed = {number for number in numbers if _FRAME.search(lines[number][:500])}
+    own = [n for n in numbers if not (n in framed and n - 1 in framed) and not _ASKED.search(lines[n][:500])]
+    troubles = (number for number in reversed(own[-_NEAR:]) if _TROUBLE.search(lines[number][:500]))
+    return next(troubles, (own or numbers)[-1])

@@ -30,7 +30,7 @@ from shared.formats.logs.writers import (
     NO_NAMING,
     Naming,
     cut_apart,
-    labels_of,
+    labeller_of,
     name_of_writer,
     process_of_line,
     rank_of_line,
@@ -91,7 +91,8 @@ def find_events(
         if not voices:
             return ()
         lines = ["" for _ in lines[:-_MOST_LAST]] + lines[-_MOST_LAST:]
-    labelled = labels_of([clean_line(line) for line in lines])
+    cleaned = [clean_line(line) for line in lines]
+    labelled = map(labeller_of(cleaned), cleaned)
     cut = [(each.label, each.head, piece) for each in labelled for piece in cut_apart(each.line)]
     labels, heads, pieces = ([each[part] for each in cut] for part in range(3))
     telling = [number for number, piece in enumerate(pieces) if may_tell(piece)]
@@ -124,19 +125,16 @@ def _with_voices(
     found: list[_Found], pieces: Sequence[str], heads: Sequence[str], telling: Iterable[int]
 ) -> list[_Found]:
     """Add what no row knows: waits, and where nothing else is told the first errors."""
-    said = {each[0]: each for each in _voices(pieces, telling)}
+    again = general_voice.waits_said_again([head + piece for head, piece in zip(heads, pieces, strict=True)])
+    told = ((number, general_voice.seconds_waited(pieces[number])) for number in telling)
+    said = {
+        number: (number, EventKind.SAYS_WAIT, pieces[number], {"waited_seconds": f"{seconds:g}"})
+        for number, seconds in (*again, *told)
+        if seconds is not None
+    }
     found = [_with_duration(each, said) for each in found]
-    for number, seconds in general_voice.waits_said_again([h + p for h, p in zip(heads, pieces, strict=True)]):
-        said.setdefault(number, (number, EventKind.SAYS_WAIT, pieces[number], {"waited_seconds": f"{seconds:g}"}))
     found += [said[number] for number in said.keys() - {each[0] for each in found}]
     return found + (_first_errors(pieces) if all(kind in _TELL_NOTHING for _, kind, *_ in found) else [])
-
-
-def _voices(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
-    for number in telling:
-        seconds = general_voice.seconds_waited(lines[number])
-        if seconds is not None:
-            yield number, EventKind.SAYS_WAIT, lines[number], {"waited_seconds": f"{seconds:g}"}
 
 
 def _first_errors(lines: Sequence[str]) -> list[_Found]:
@@ -231,10 +229,7 @@ def _group(line: str) -> dict[str, str]:
 
 
 def _search(pattern: re.Pattern[str], lines: Sequence[str], number: int) -> re.Match[str] | None:
-    """Search a line, and where that is in vain the line with those that it may have been wrapped into.
-
-    A paste may have doubled all ends of lines.
-    """
+    """Search a line, else with those that it may have been wrapped into; a paste may have doubled all ends of lines."""
     wrapped = [line for line in lines[number : number + 2 * _MOST_WRAPPED - 1] if line][:_MOST_WRAPPED]
     return pattern.search(wrapped[0]) or pattern.search("\n".join(wrapped)) or pattern.search("".join(wrapped[:2]))
 
@@ -266,9 +261,7 @@ def _mismatches(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found
 def _stalls(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
     """Find what Horovod's stall check prints: of each operation who has come, or who has not."""
     for number in telling:
-        line = lines[number]
-        fields = horovod_stalls.ready(line) if horovod_stalls.HINT in line else None
-        if any(hint in line for hint in horovod_stalls.HINTS_OF_MISSING):
-            fields = horovod_stalls.missing(lines, number)
+        told = any(hint in lines[number] for hint in _OF_STALLS)
+        fields = (horovod_stalls.missing(lines, number) or horovod_stalls.ready(lines[number])) if told else None
         if fields is not None:
-            yield number, EventKind.WATCHDOG_TIMEOUT, line, fields
+            yield number, EventKind.WATCHDOG_TIMEOUT, lines[number], fields

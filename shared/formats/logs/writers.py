@@ -16,7 +16,7 @@ from typing import NamedTuple
 from shared.formats.line_heads import Headed, Heads
 from shared.isolation import costs_itself
 
-_CUT = re.compile(r"(?=\[rank\d{1,7}\]:)")
+_CUT = re.compile(r"(?=\[(?:rank|default)\d{1,7}\]:)")
 # 12%|##  | 3/25 [00:09<01:08][rank0]:[E1121 09:10:11.123456789 ProcessGroupNCCL.cpp:655] …      [rank3]: ValueError: …
 _RANK = re.compile(r"\[rank(\d{1,7})\]:")
 # [default3]:Traceback (most recent call last):          [trainer3]:…        torchrun --tee, --role; the local rank
@@ -100,8 +100,8 @@ NO_NAMING = Naming()
 
 def cut_apart(line: str) -> list[str]:
     """Return the pieces of a line into which several ranks wrote, each with its rank's mark."""
-    at = line.find("[rank", 1)
-    return [line] if at < 0 or line.find("]:", at) < 0 else [piece for piece in _CUT.split(line) if piece]
+    glued = "[rank" in line[1:] or "[default" in line[1:]
+    return [piece for piece in _CUT.split(line) if piece] if glued else [line]
 
 
 def rank_of_line(line: str) -> int | None:
@@ -142,12 +142,7 @@ def process_of_line(line: str) -> dict[str, str]:
     return {} if match is None else {"writer_host": match["host"], "writer_pid": match["pid"]}
 
 
-def labels_of(lines: Sequence[str]) -> list[Headed]:
-    """Return each line with its label."""
-    return list(map(_labeller(lines), lines))
-
-
-def _labeller(lines: Sequence[str]) -> Callable[[str], Headed]:
+def labeller_of(lines: Sequence[str]) -> Callable[[str], Headed]:
     """Return what labels the lines of a file: it has a launcher's labels on nearly all lines, or on none.
 
     Numbers that only count the lines are no labels.
@@ -185,7 +180,7 @@ def naming_of(files: Iterable[Sequence[str]], tells: Callable[[str], bool] = boo
     wrong: set[WriterMark] = set()
     for number, lines in enumerate(files):
         some = dict.fromkeys((*lines[:: 1 + len(lines) // _MOST_FOR_NAMING], *filter(tells, lines)))
-        for label, line in dict.fromkeys((each.label, each.line) for each in map(_labeller(lines), some)):
+        for label, line in dict.fromkeys((each.label, each.line) for each in map(labeller_of(lines), some)):
             if label == "" and "[" not in line and "\t" not in line and "ank" not in line:
                 continue
             sure = rank_of_line(line)

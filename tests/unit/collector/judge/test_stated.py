@@ -24,6 +24,10 @@ THREADS = """Thread 42 (idle): "MainThread"
 Thread 4079 (active)
     all_gather_into_tensor (torch/distributed/distributed_c10d.py:2709)
 """
+GLUED = (
+    "[default0]:step 7 | 4 it/s[default2]:[E ProcessGroupNCCL.cpp:475] [Rank 2] Watchdog caught \ncollective operation "
+    "timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600888 milliseconds before timing out.\n"
+)
 WATCHDOGS = "".join(f"[2026-03-09 00:57:15 TP{at}] Watchdog timeout (self.watchdog_timeout=300)\n" for at in range(3))
 CLOUD = "  | 2026-08-23T22:22:51.873Z | [rank4]:[E ProcessGroupNCCL.cpp:1537] [PG 0 Rank 4] Timeout at NCCL work: 704"
 COUNTED = (
@@ -47,6 +51,7 @@ WAITS = "2026-06-15 10:45:21: I mesh_service.cc:208] Waiting to connect to clien
     [
         (f"{caught(0, 12)}\n{STATUS.format(0, 0)}\n{caught(3, 13)}\n", "waits waits silent", "#12 of group dp"),
         (caught(0, 12).replace("OpType", "OpTy\npe"), "waits", "rank 0 waited 10 minutes in all_reduce"),
+        (GLUED, "waits silent", "rank 2 waited 10 minutes in all_reduce #3"),
         (WATCHDOGS, "waits", "the processes that call themselves TP0-2 waited 5 minutes: "),
         (WAITS, "waits", "waited 5 minutes: 2026-06-15"),
         (CLOUD, "waits silent", "rank 4 waited"),
