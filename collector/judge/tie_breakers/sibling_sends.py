@@ -10,7 +10,7 @@ the same, also where every step differs from the one before it, so that a rank's
 
 from collections.abc import Collection, Iterable, Mapping
 
-from collector.align.groups.process_groups import role_of
+from collector.align.groups.process_groups import role_of, siblings_of
 from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge
@@ -78,13 +78,8 @@ def _fewer(rank: int, what: str, now: int, usual: int, likes: tuple[int, ...], e
 
 def _likes(rank: int, group: GroupView, observations: Observations) -> list[tuple[int, GroupView]]:
     """Who has the same place in the other groups of this role, and in which."""
-    place, role = group.order.index(rank), role_of(group, observations.groups)
-    return [
-        (other.order[place], other)
-        for other in observations.groups
-        if len(other.order) == len(group.order) and not set(other.order) & set(group.order)
-        if role_of(other, observations.groups) == role
-    ]
+    place = group.order.index(rank)
+    return [(other.order[place], other) for other in siblings_of(group, observations.groups)]
 
 
 def _short(mine: _Spans, theirs: Mapping[int, _Spans]) -> tuple[int, int, tuple[int, ...]] | None:
