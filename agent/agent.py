@@ -18,7 +18,6 @@ from agent.look.node import Node
 from agent.look.node_facts import Surroundings
 from agent.look.node_signs import NodeSigns
 from agent.look.port_watch import PortWatch
-from agent.look.progress_watch import RankProgress
 from agent.metrics import Metrics
 from agent.proc.procfs import ProcFs
 from agent.settings import AgentSettings
@@ -212,7 +211,7 @@ class Agent:
         self.node.beat(deadline)
         living, _ = self.node.watch.progress()
         if living:
-            at_work = all(not _stands(each) for each in living)
+            at_work = all(each.still is not None and each.still < STILL_SECONDS for each in living)
             self._signs.beat(deadline, at_work=at_work, ranks=self.node.watch.ranks)
 
     def _keep_beat(self) -> None:
@@ -233,7 +232,3 @@ class Agent:
         """Find new ranks. If that fails, the next search may succeed, and requests are answered with the reason."""
         with suppress(UnhangError, OSError):
             self.node.find(deadline, quick=quick)
-
-
-def _stands(progress: RankProgress) -> bool:
-    return progress.still is None or progress.still >= STILL_SECONDS

@@ -92,14 +92,10 @@ def of_files(view: RankView, *, alone: bool) -> RankView:
 
 def only_logged(seen: Mapping[int, RankView]) -> dict[int, RankView]:
     """Return the ranks of which there is a log at most, where of others there are dumps: nobody saw where they are."""
-    bare = {rank: view for rank, view in seen.items() if not _is_dumped(view)}
+    bare = {r: view for r, view in seen.items() if (view.trace, view.stacks, view.native_stacks) == (None, None, None)}
     return (
         {rank: replace(view, presence=Presence.UNSEEN) for rank, view in bare.items()} if len(bare) < len(seen) else {}
     )
-
-
-def _is_dumped(view: RankView) -> bool:
-    return view.trace is not None or view.stacks is not None or view.native_stacks is not None
 
 
 def _by_elimination(

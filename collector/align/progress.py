@@ -131,12 +131,13 @@ def motion_of(roster: Roster, activities: Mapping[int, Activity]) -> JobMotion:
 
 def _seconds_between(view: RankView) -> float:
     """Of looks that were too late for everything nothing is known but when they began."""
-    times = [look.looked_at_ns for look in view.looks if look.looked_at_ns is not None and _was_read(look)]
+    read = [
+        look
+        for look in view.looks
+        if any(not isinstance(each, Missing) for each in (look.process, look.stacks, look.recorder))
+    ]
+    times = [look.looked_at_ns for look in read if look.looked_at_ns is not None]
     return (max(times) - min(times)) / 1e9 if times else 0.0
-
-
-def _was_read(look: RankSnapshot) -> bool:
-    return not all(isinstance(part, Missing) for part in (look.process, look.stacks, look.recorder))
 
 
 def rank_motion(view: RankView, activity: Activity | None) -> Motion:

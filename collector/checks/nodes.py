@@ -149,7 +149,8 @@ def hca_missing(facts: JobFacts) -> Iterator[Check]:
     """RDMA devices that some nodes have and others have not."""
     asking = (alike for value, same in facts.values("NCCL_IB_HCA").items() if value for alike in same)
     asked = [alike for alike in asking if alike.setup.nccl_loaded]
-    lacking = [alike for alike in asked if not _has_hca(alike.setup)]
+    named = [(alike, alike.setup.variables["NCCL_IB_HCA"]) for alike in asked]
+    lacking = [alike for alike, hcas in named if not matches(hcas, alike.setup.hcas, whole=False)]
     lost = members(lacking)
     if 0 < len(lacking) < len(asked):
         yield said(
@@ -158,10 +159,6 @@ def hca_missing(facts: JobFacts) -> Iterator[Check]:
             seen=f"NCCL_IB_HCA is {shown(lost[0].variable('NCCL_IB_HCA') or '')}; {who_with(lost, 'find')} no such "
             "device, other nodes do",
         )
-
-
-def _has_hca(setup: Setup) -> bool:
-    return matches(setup.variables["NCCL_IB_HCA"], setup.hcas, whole=False)
 
 
 SURROUNDINGS: tuple[Rule, ...] = (

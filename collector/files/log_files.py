@@ -148,7 +148,8 @@ def _share(
         (mine if rank in (None, owner) else theirs[rank or 0]).append(each.model_copy(update={"rank": rank}))
     for rank in sorted(others.keys() | theirs.keys()):
         bares[rank].logs.append(Logs(events=tuple(others[rank]), communicators=tuple(theirs[rank])))
-    kept = LogFile(path=text.name, size_bytes=text.size_bytes, lines=_last_lines(text.lines))
+    last = tuple(line[:_SHOWN_LINE] for line in redact_lines(text.lines, most=_KEPT_LINES))
+    kept = LogFile(path=text.name, size_bytes=text.size_bytes, lines=last)
     rest = tuple(event for event in events if event.rank == owner)
     return Logs(files=(kept,), events=rest, communicators=tuple(mine))
 
@@ -156,10 +157,6 @@ def _share(
 def _is_of_job(event: LogEvent) -> bool:
     """Where another tool's output ends shows nothing of a job."""
     return event.kind is not EventKind.LAST_LINE or event.rank is not None or "writer" in event.fields
-
-
-def _last_lines(lines: list[str]) -> tuple[str, ...]:
-    return tuple(line[:_SHOWN_LINE] for line in redact_lines(lines, most=_KEPT_LINES))
 
 
 @costs_itself(lambda *_: None, part="ranks that logs name")

@@ -94,7 +94,7 @@ def _earlier_looks(newest: RankSnapshot, bare: BareRank) -> list[RankSnapshot]:
 def _age_of(name: str, bare: BareRank) -> tuple[int, int, int, str]:
     """What dumps of one rank are ordered by: what they hold, which no copying of files changes."""
     trace = bare.traces[name]
-    return _newest_ns(trace), trace.state.count(State.COMPLETED), len(trace), name
+    return max(trace.created_ns, default=0), trace.state.count(State.COMPLETED), len(trace), name
 
 
 def _homes(snapshots: Sequence[NodeSnapshot]) -> dict[int, _Home]:
@@ -168,10 +168,6 @@ def join_logs(logs: Iterable[Logs]) -> Logs:
 def _unused(names: Iterable[str], rank: int, used: str | None) -> list[Missing]:
     instead = "the snapshot's own" if used is None else used
     return [refused(name, f"of rank {rank}, {instead} is used instead") for name in sorted(names) if name != used]
-
-
-def _newest_ns(trace: Trace) -> int:
-    return max(trace.created_ns, default=0)
 
 
 class DatedSets:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from shared.answer.diagnosis import Conflict
 from shared.errors import quoted
+from shared.units import duration_text
 from shared.value import Value
 from shared.wire.snapshot import NodeSnapshot
 
@@ -98,10 +99,4 @@ def _apart(clock: Clock, usual: Clock) -> bool:
 
 def _difference(clock: Clock, usual: Clock) -> str:
     seconds = clock.ahead_seconds - usual.ahead_seconds
-    return f"{_in_words(abs(seconds))} {'ahead' if seconds > 0 else 'behind'}"
-
-
-def _in_words(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return f"{duration_text(abs(seconds))} {'ahead' if seconds > 0 else 'behind'}"

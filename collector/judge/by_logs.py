@@ -25,8 +25,7 @@ from collector.align.logs.attributed_lines import Statements
 from collector.align.logs.group_members import membership_of
 from collector.align.logs.interface_choice import odd_interfaces
 from collector.align.observations import Observations
-from collector.align.roster import ByRank, Presence
-from collector.align.stacks.activity import Activity
+from collector.align.roster import Presence
 from collector.align.wait_states import WaitState
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Accuser, Fault, kind_of
@@ -69,7 +68,7 @@ def faults_by_logs(observations: Observations) -> list[Fault]:
     )  # 3 to 5
     if any(fault.culprits for fault in named):
         return named
-    if _has_stacks(observations.activities):
+    if any(activity.frames or activity.process for activity in observations.activities.values()):
         return []
     unnamed = sorted((opinion for opinion in opinions if not opinion.culprits), key=lambda opinion: opinion.vague)
     return named or [_fault([opinion], observations) for opinion in unnamed[:1]]  # 6
@@ -131,10 +130,6 @@ def _opinions(statements: Statements, observations: Observations) -> list[Opinio
     ]
     known = observations.roster.ranks.keys()
     return [opinion for opinion in opinions if set(opinion.culprits) <= known]
-
-
-def _has_stacks(activities: ByRank[Activity]) -> bool:
-    return any(activity.frames or activity.process for activity in activities.values())
 
 
 def _as_seen(opinion: Opinion, observations: Observations) -> Opinion | None:

@@ -8,6 +8,7 @@ and are never held against anyone. Where a rank's stack is not known, the odd on
 
 from collections import defaultdict
 
+from collector.align.groups.signature_rules import TAKES_ALL
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import ByRank, Presence, Roster
@@ -25,7 +26,7 @@ from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 from shared.plural import ranks_with
 
-_SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier", "monitored_barrier")
+_SYMMETRIC = (*TAKES_ALL, "all_to_all", "monitored_barrier")
 _LATE = frozenset({Kind.RANK_MISSING, Kind.RANK_NOT_JOINED})
 
 

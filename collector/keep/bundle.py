@@ -26,7 +26,7 @@ def bundle_name(kept: Kept) -> str:
 def write_bundle(kept: Kept, to: IO[bytes]) -> None:
     """Write the bundle as a .tar.gz. The same diagnosis gives the same bytes."""
     made_at = _seconds(kept.diagnosis.made_at)
-    names = [_snapshot_name(i, snapshot.host) for i, snapshot in enumerate(kept.snapshots)]
+    names = [f"snapshots/{i:05d}-{_safe(one.host or 'files')}.json" for i, one in enumerate(kept.snapshots)]
     manifest = Manifest(
         diagnosis=kept.diagnosis.id,
         job=kept.diagnosis.job,
@@ -48,10 +48,6 @@ def write_bundle(kept: Kept, to: IO[bytes]) -> None:
             info = tarfile.TarInfo(name)
             info.size, info.mtime, info.mode = len(data), made_at, 0o600
             archive.addfile(info, io.BytesIO(data))
-
-
-def _snapshot_name(position: int, host: str | None) -> str:
-    return f"snapshots/{position:05d}-{_safe(host or 'files')}.json"
 
 
 def _safe(text: str) -> str:

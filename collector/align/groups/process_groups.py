@@ -243,3 +243,10 @@ def role_of(group: GroupView, groups: tuple[GroupView, ...]) -> str:
         and group.members[0] in other.members
     ]
     return f"{len(group.members)} ranks, {alike.index(group.name)}"
+
+
+def siblings_of(group: GroupView, groups: tuple[GroupView, ...]) -> list[GroupView]:
+    """Return the groups of its role and size on other ranks: they run the same program."""
+    alike = [each for each in groups if len(each.order) == len(group.order) and not {*each.order} & {*group.order}]
+    role = role_of(group, groups) if alike else ""
+    return [each for each in alike if role_of(each, groups) == role]

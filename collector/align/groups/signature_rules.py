@@ -23,6 +23,11 @@ _MUST_AGREE = {
 }
 
 
+def is_compared(op: str) -> bool:
+    """Is it known which arguments of `op` must agree? Of any other operation the name alone is compared."""
+    return op in _MUST_AGREE
+
+
 _PLACEHOLDER = "Undefined"
 """The dtype of the tensor that a rank without a part in a gather or scatter hands over."""
 
@@ -30,8 +35,8 @@ _PLACEHOLDER = "Undefined"
 TOWARDS_ROOT = frozenset({"reduce", "gather"})
 ROOTED = TOWARDS_ROOT | {"broadcast", "scatter"}
 """Operations with a root, which no recorder writes down."""
-_TAKES_ALL = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
-NEEDS_ALL = frozenset(op for op in _MUST_AGREE if op.startswith(_TAKES_ALL))
+TAKES_ALL = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
+NEEDS_ALL = frozenset(op for op in _MUST_AGREE if op.startswith(TAKES_ALL))
 """No member completes one of these before all members have issued it."""
 
 

@@ -95,7 +95,9 @@ def find_edges(
                 if point.absent or rank not in point.queued:
                     found.append(_collective_edge(group, rank, sequence, point, seen))
         found.extend(_p2p_edges(group, seen))
-    return tuple(_by_common_clock(edge, roster) for edge in found) if roster.clocks_off else tuple(found)
+    if not roster.clocks_off:
+        return tuple(found)
+    return tuple(replace(edge, created_ns=edge.created_ns - roster.ahead_ns(edge.waiter)) for edge in found)
 
 
 class _Seen(NamedTuple):
@@ -120,10 +122,6 @@ class _Seen(NamedTuple):
 
 def _takes_groups_down(activity: Activity) -> bool:
     return any(frame.function in _TAKEN_DOWN and "torch/distributed/" in frame.file for frame in activity.frames)
-
-
-def _by_common_clock(edge: Edge, roster: Roster) -> Edge:
-    return replace(edge, created_ns=edge.created_ns - roster.ahead_ns(edge.waiter))
 
 
 class _Point(NamedTuple):

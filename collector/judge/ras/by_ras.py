@@ -211,12 +211,10 @@ def _root_faults(
         where = ("", "", None) if first is None else (first.group.name, first.signature.op, first.sequence)
         together[kind_of(root, observations), *where].append(root)
     found = (_root_fault(key[0], tuple(ranks), graph, ras, observations) for key, ranks in together.items())
-    return [fault for fault in found if fault is not None and (though_once or _is_shown(fault, ras, observations))]
-
-
-def _is_shown(fault: Fault, ras: RasView, observations: Observations) -> bool:
-    """Does more than one report speak for it: another one, or the stacks?"""
-    return ras.still or _agreed(fault.culprits, fault.victims, observations)
+    shown = though_once or ras.still  # else the stacks have to agree with the one report
+    return [
+        each for each in found if each is not None and (shown or _agreed(each.culprits, each.victims, observations))
+    ]
 
 
 def _agreed(culprits: Sequence[int], victims: Sequence[int], observations: Observations) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from collector.align.groups.signature_rules import _MUST_AGREE, Facts, facts_of
+from collector.align.groups.signature_rules import Facts, facts_of
 from collector.align.groups.table import NONE, GroupView
 from collector.align.thresholds import is_majority
 from collector.judge.marks.sides import Sides, telling_difference
@@ -38,11 +38,6 @@ class Mismatch:
     def ranks(self) -> tuple[int, ...]:
         """Everybody who has an opinion."""
         return tuple(sorted(rank for ranks, _ in self.sides for rank in ranks))
-
-
-def is_compared(op: str) -> bool:
-    """Is it known which arguments of `op` must agree? Of any other operation the name alone is compared."""
-    return op in _MUST_AGREE
 
 
 class Numbering:

@@ -6,13 +6,12 @@ No record differs, so nobody is blamed, unless a rank came there by a way of its
 from collections import defaultdict
 from collections.abc import Sequence
 
-from collector.align.groups.signature_rules import ROOTED
+from collector.align.groups.signature_rules import ROOTED, is_compared
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.roster import HELD, Roster
 from collector.judge.certainty import Support, how_sure
 from collector.judge.fault import Fault, kind_of
-from collector.judge.records.compare_sequences import is_compared
 from collector.judge.records.passed_roots import agree_on_root
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.tie_breakers.call_order import CallOrders

@@ -43,7 +43,7 @@ def _may_wait(root: int, observations: Observations) -> bool:
     be ahead of everybody.
     """
     groups = [group for group in observations.groups if root in group.lanes and passes_unrecorded(group)]
-    if _was_looked_at(root, observations.roster):
+    if any(look.looked_at_ns is not None for look in observations.roster.ranks[root].looks):
         return bool(groups) or (is_of_gloo(root, observations.traces) and not _records_all_groups(root, observations))
     owed = any(may_owe(other, group) for group in groups for other in group.members if other != root)
     waiters = {edge.waiter for edge in observations.edges if root in edge.holders}
@@ -63,10 +63,6 @@ def _tells_all_groups(trace: Trace) -> bool:
     used = {*trace.group}
     told = any(group.members is not None for group in trace.groups)
     return told and all(at in used for at, group in enumerate(trace.groups) if group.name)
-
-
-def _was_looked_at(rank: int, roster: Roster) -> bool:
-    return any(look.looked_at_ns is not None for look in roster.ranks[rank].looks)
 
 
 def outsiders(observations: Observations) -> tuple[int, ...]:

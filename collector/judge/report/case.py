@@ -173,7 +173,7 @@ class Case:
     def link(self) -> str:
         """Both ends of the first link under suspicion, in words; empty: there is none."""
         ends = [end for link in self.fault.links[:1] for end in (link.from_, link.to)]
-        named = [" on ".join(filter(None, (_rank_named(end.rank), end.host))) for end in ends]
+        named = [" on ".join(filter(None, ("" if end.rank is None else f"rank {end.rank}", end.host))) for end in ends]
         return " and ".join(named) if all(named) else ""
 
     @cached_property
@@ -296,10 +296,6 @@ FACTS: Mapping[str, Callable[[Case], object]] = {
     "at_user_code": lambda case: case.at,
 }
 """What rows may ask of a case, besides what it knows by that name itself."""
-
-
-def _rank_named(rank: int | None) -> str:
-    return "" if rank is None else f"rank {rank}"
 
 
 def _named(ranks: Iterable[int]) -> str:

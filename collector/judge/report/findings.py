@@ -148,7 +148,8 @@ def culprit_of(rank: int, observations: Observations) -> Culprit:
     view = observations.roster.ranks[rank]
     identity = view.identity
     if identity is None:
-        host, pid = _place_by_ras(rank, observations)
+        ras = observations.roster.ras
+        host, pid = (None, None) if ras is None else ras.places.get(rank, (None, None))
         return Culprit(rank=rank, host=view.host or host, pid=pid if view.exited is None else view.exited.pid)
     return Culprit(
         rank=rank,
@@ -157,11 +158,6 @@ def culprit_of(rank: int, observations: Observations) -> Culprit:
         pid=identity.pid,
         gpu=device_of(view, observations),
     )
-
-
-def _place_by_ras(rank: int, observations: Observations) -> tuple[str | None, int | None]:
-    """Host and pid of a rank that no agent has seen, as RAS knows it."""
-    return (None, None) if observations.roster.ras is None else observations.roster.ras.places.get(rank, (None, None))
 
 
 def cause_of(fault: Fault, observations: Observations) -> Cause:

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from collector.align.groups.signature_rules import is_compared
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.stacks.activity import place
 from collector.align.work.bystanders import Bystander
 from collector.align.work.children import named
 from collector.judge.fault import Fault
-from collector.judge.records.compare_sequences import Mismatch, is_compared
+from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.report.sentences import say
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.words import Cause, Kind

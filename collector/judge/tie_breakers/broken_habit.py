@@ -3,9 +3,9 @@
 Gloo gives them numbers, and leaves these out in the records of its collectives.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from collector.align.groups.table import GroupView, Lane
 from collector.align.groups.wait_edges import Edge
@@ -31,6 +31,29 @@ def habit_of(counts: Sequence[int]) -> Habit | None:
     """Return what was usual; None where that was not the same each time, or was done too seldom to tell."""
     *earlier, now = counts
     return Habit(earlier[0], now, len(earlier)) if len(earlier) >= LEAST_EARLIER and len(set(earlier)) == 1 else None
+
+
+_Call = TypeVar("_Call")
+Posted = tuple[str, int | None, int | None]
+"""Operation, source and target, as the record has them: places in the group."""
+
+
+def posts_between(
+    trace: Trace, group: str, posted: Posted, call_at: Callable[[int], _Call | None]
+) -> Iterator[tuple[_Call | None, int, _Call | None]]:
+    """Between which two calls a rank has posted an operation on a group, and how often; None: before or after all.
+
+    `call_at`: the call at a place of its record; None: what stands there counts as none.
+    """
+    alike = {at for at, one in enumerate(trace.signatures) if (one.op, one.source, one.target) == posted}
+    before, count = None, 0
+    for at in range(trace.whole_from, len(trace)):
+        if trace.signature[at] in alike and trace.groups[trace.group[at]].name == group:
+            count += 1
+        elif (call := call_at(at)) is not None:
+            yield before, count, call
+            before, count = call, 0
+    yield before, count, None
 
 
 class Short(NamedTuple):

@@ -1,7 +1,7 @@
 """Step 6, roots: most are behind. Where a few wait for the many, the few may be ahead by a call of their own."""
 
 from collector.align.groups.device_queues import unfinished
-from collector.align.groups.process_groups import role_of
+from collector.align.groups.process_groups import siblings_of
 from collector.align.groups.table import GroupView
 from collector.align.observations import Observations
 from collector.align.roster import ByRank, Presence, Roster
@@ -31,7 +31,7 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
         remark = "most of the group went on without this operation"
         return fault.convicting(waiting, Support.PART_OF_RECORD, *fault.remarks, remark)
     shifts = [shift_of(fault.group, rank, fault.culprits[0]) for rank in sorted(waiting)]
-    others_agree = len(fault.group.lanes) > 2 or len(_alike(fault.group, observations.groups)) > 1
+    others_agree = len(fault.group.lanes) > 2 or bool(siblings_of(fault.group, observations.groups))
     if others_agree and all(shift is not None and shift.by < 0 for shift in shifts):
         return fault.convicting(waiting, Support.PART_OF_RECORD, *fault.remarks, *map(str, shifts))
     strays = programs.strays(waiting)
@@ -54,7 +54,7 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
     """
     if sequence is None:
         return False
-    same, size = _alike(group, observations.groups), len(group.members)
+    same, size = [group, *siblings_of(group, observations.groups)], len(group.members)
     behind = {rank for other in same for rank in other.absent_at(sequence)}
     come = {rank for other in same for rank in other.lanes.keys() - other.absent_at(sequence)}
     waiting = {rank for other in same for rank, lane in other.lanes.items() if lane.pending}
@@ -67,13 +67,6 @@ def _few_have_come(group: GroupView, sequence: int | None, observations: Observa
         or len(idle) > len(come)
         or (is_majority(len(ended), len(observations.roster.ranks)) and len(come | waiting) <= len(behind - waiting))
     )
-
-
-def _alike(group: GroupView, groups: tuple[GroupView, ...]) -> list[GroupView]:
-    """The group, and those of its role and size."""
-    role, size = role_of(group, groups), len(group.members)
-    alike = [other for other in groups if len(other.members) == size]
-    return [other for other in alike if other is group or role_of(other, groups) == role]
 
 
 def _ended_well(rank: int, roster: Roster) -> bool:

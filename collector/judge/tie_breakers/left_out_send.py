@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
-from collector.judge.tie_breakers.broken_habit import Habit, Short, habit_of
+from collector.judge.tie_breakers.broken_habit import Habit, Short, habit_of, posts_between
 from shared.isolation import costs_itself
 from shared.plural import counted
 from shared.wire.trace import Trace
@@ -61,21 +61,13 @@ def _habits(edge: Edge, op: str, trace: Trace) -> list[Habit]:
 
 def _between(edge: Edge, op: str, trace: Trace) -> dict[tuple[_Call, _Call], list[int]]:
     """How often one side of the operation was posted between two other calls, by these, in the order of the record."""
-    group = edge.group.ref.name
-    posted = {
-        index
-        for index, one in enumerate(trace.signatures)
-        if (one.op, one.source, one.target) == (op, edge.signature.source, edge.signature.target)
-    }
     counts: dict[tuple[_Call, _Call], list[int]] = defaultdict(list)
-    before: _Call | None = None
-    count = 0
-    for at in range(trace.whole_from, len(trace)):
-        call = (trace.group[at], trace.signature[at])
-        if call[1] in posted and trace.groups[call[0]].name == group:
-            count += 1
-            continue
-        if before is not None:
-            counts[before, call].append(count)
-        before, count = call, 0
+    posted = (op, edge.signature.source, edge.signature.target)
+    for before, count, after in posts_between(trace, edge.group.name, posted, lambda at: _call(at, trace)):
+        if before is not None and after is not None:
+            counts[before, after].append(count)
     return counts
+
+
+def _call(at: int, trace: Trace) -> _Call:
+    return trace.group[at], trace.signature[at]

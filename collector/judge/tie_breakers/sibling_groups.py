@@ -7,7 +7,7 @@ of a pipeline have groups of one role, too, and other programs.
 
 from dataclasses import replace
 
-from collector.align.groups.process_groups import role_of
+from collector.align.groups.process_groups import siblings_of
 from collector.align.groups.table import GroupView
 from collector.align.thresholds import COMPARED_BEFORE, LEAST_AGREEING, LEAST_EARLIER
 from collector.judge.records.compare_sequences import Mismatch
@@ -19,16 +19,14 @@ from shared.rank_sets import fold
 def settled_by_siblings(mismatch: Mismatch, groups: tuple[GroupView, ...]) -> Mismatch:
     """Return the mismatch with culprits, where all siblings of its group agree with one side; else as it was."""
     group, at = mismatch.group, mismatch.sequence
-    role = role_of(group, groups)
-    siblings = [g for g in groups if g is not group and len(g.members) == len(group.members) and g.lanes]
-    witnesses = [
-        rank
-        for sibling in siblings
-        if not set(sibling.members) & set(group.members) and role_of(sibling, groups) == role
+    agreeing = [
+        (rank, sibling)
+        for sibling in siblings_of(group, groups)
         for rank in sibling.lanes
         if _same_before(sibling, rank, mismatch)
     ]
-    said = {g.facts_at(rank, at) for g in siblings for rank in set(witnesses) & g.lanes.keys()} - {()}
+    witnesses = [rank for rank, _ in agreeing]
+    said = {sibling.facts_at(rank, at) for rank, sibling in agreeing} - {()}
     if len(witnesses) < LEAST_AGREEING or len(said) != 1:
         return mismatch
     right = said.pop()

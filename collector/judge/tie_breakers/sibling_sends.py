@@ -10,13 +10,13 @@ the same, also where every step differs from the one before it, so that a rank's
 
 from collections.abc import Collection, Iterable, Mapping
 
-from collector.align.groups.process_groups import role_of
+from collector.align.groups.process_groups import role_of, siblings_of
 from collector.align.groups.signature_rules import OTHER_SIDE
 from collector.align.groups.table import GroupView
 from collector.align.groups.wait_edges import Edge
 from collector.align.observations import Observations
 from collector.align.thresholds import LEAST_EARLIER
-from collector.judge.tie_breakers.broken_habit import COUNTS_UNRECORDED, Short
+from collector.judge.tie_breakers.broken_habit import COUNTS_UNRECORDED, Posted, Short, posts_between
 from shared.isolation import costs_itself
 from shared.rank_sets import ranks_in_words
 
@@ -24,8 +24,6 @@ _Call = tuple[str, int]
 """(role of a group, sequence)."""
 _Spans = dict[_Call | None, tuple[int, _Call | None]]
 """By a call, how often its rank posted after it, and before which other one. None: no call before it, or after it."""
-_Posted = tuple[str, int | None, int | None]
-"""Operation, source and target, as the record has them: places in the group."""
 
 
 @costs_itself(lambda edges, observations: None)
@@ -78,13 +76,8 @@ def _fewer(rank: int, what: str, now: int, usual: int, likes: tuple[int, ...], e
 
 def _likes(rank: int, group: GroupView, observations: Observations) -> list[tuple[int, GroupView]]:
     """Who has the same place in the other groups of this role, and in which."""
-    place, role = group.order.index(rank), role_of(group, observations.groups)
-    return [
-        (other.order[place], other)
-        for other in observations.groups
-        if len(other.order) == len(group.order) and not set(other.order) & set(group.order)
-        if role_of(other, observations.groups) == role
-    ]
+    place = group.order.index(rank)
+    return [(other.order[place], other) for other in siblings_of(group, observations.groups)]
 
 
 def _short(mine: _Spans, theirs: Mapping[int, _Spans]) -> tuple[int, int, tuple[int, ...]] | None:
@@ -123,7 +116,7 @@ def _counted(rank: int, group: GroupView, observations: Observations) -> _Spans:
     return {calls[at - 1]: (numbers[at] - numbers[at - 1] - 1, calls[at]) for at in range(1, len(calls))}
 
 
-def _recorded(rank: int, group: GroupView, posted: _Posted, observations: Observations) -> _Spans:
+def _recorded(rank: int, group: GroupView, posted: Posted, observations: Observations) -> _Spans:
     """How often it posted this operation on `group` between two collectives, of whatever groups."""
     trace = observations.traces.get(rank)
     if trace is None:
@@ -134,15 +127,6 @@ def _recorded(rank: int, group: GroupView, posted: _Posted, observations: Observ
         if rank in each.lanes
         for sequence, position in zip(each.lanes[rank].sequences, each.lanes[rank].positions, strict=True)
     }
-    like = {at for at, one in enumerate(trace.signatures) if (one.op, one.source, one.target) == posted}
-    spans: _Spans = {}
-    before: _Call | None = None
-    count = 0
-    for at in range(trace.whole_from, len(trace)):
-        if at in calls:
-            spans[before] = (count, calls[at])
-            before, count = calls[at], 0
-        elif trace.signature[at] in like and trace.groups[trace.group[at]].name == group.name:
-            count += 1
-    spans[before] = (count, None)
+    told = posts_between(trace, group.name, posted, calls.get)
+    spans = {before: (count, after) for before, count, after in told}
     return {call: span for call, span in spans.items() if call is not None or not trace.truncated}

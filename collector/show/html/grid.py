@@ -96,7 +96,7 @@ def _by_host(places: Sequence[RankStanding]) -> tuple[Row, ...]:
     for place in places:
         hosts[place.host].append(place)
     rows = [
-        Row(host, tuple(place.rank for place in sorted(here, key=_local)))
+        Row(host, tuple(p.rank for p in sorted(here, key=lambda p: (p.local_rank is None, p.local_rank or 0, p.rank))))
         for host, here in hosts.items()
         if host is not None
     ]
@@ -104,10 +104,6 @@ def _by_host(places: Sequence[RankStanding]) -> tuple[Row, ...]:
     usual = max((len(row.ranks) for row in rows), default=8) if len(unknown) * 2 < len(places) else 8
     rows += [Row(None, tuple(unknown[at : at + usual])) for at in range(0, len(unknown), usual)]
     return tuple(sorted(rows, key=lambda row: min(row.ranks)))
-
-
-def _local(place: RankStanding) -> tuple[bool, int, int]:
-    return place.local_rank is None, place.local_rank or 0, place.rank
 
 
 def _by_groups(places: Sequence[RankStanding], groups: Sequence[GroupRef]) -> Iterable[tuple[str, tuple[Row, ...]]]:

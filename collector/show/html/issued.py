@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from statistics import median_low
 
 from collector.align.roster import RankView, Roster
-from collector.show.text.findings import duration_text
 from collector.show.text.printable import printable
 from collector.show.text.waits import operation_text
 from shared.answer.diagnosis import Diagnosis, Finding, GroupRef, Place
 from shared.isolation import costs_itself
+from shared.units import duration_text
 from shared.wire.trace import Record, State
 
 _MOST_ROWS, _MOST_BARS = 12, 24

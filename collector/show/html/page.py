@@ -18,12 +18,12 @@ from markupsafe import Markup
 
 from collector.show.html.export import exports_of
 from collector.show.html.report import Report
-from collector.show.text.findings import duration_text
 from collector.show.text.printable import printable, shortened
 from collector.show.text.waits import folded, operation_text, ranks_text
 from shared import VERSION
 from shared.errors import UnhangError
 from shared.plural import counted
+from shared.units import duration_text
 
 _LONGEST_TEXT = 4_000
 

@@ -17,6 +17,7 @@ from shared.answer.diagnosis import Culprit, Finding, Link, LinkEnd, NextStep, P
 from shared.answer.words import Certainty, Kind
 from shared.plural import either
 from shared.rank_sets import fold, unfold
+from shared.units import duration_text
 
 _MEANING = {
     Certainty.PROVEN: "flight records or process state show it directly",
@@ -106,13 +107,6 @@ def _since(finding: Finding) -> list[Line]:
     if finding.hung_from is not None:
         told.append(line(f"called hung from {printable(finding.hung_from, most=40)} on"))
     return told
-
-
-def duration_text(seconds: float) -> str:
-    """Return `94 s`, `17 min`, `3.5 h`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def culprit_lines(finding: Finding, width: int) -> list[Line]:

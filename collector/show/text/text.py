@@ -53,10 +53,6 @@ def render_text(diagnosis: Diagnosis, *, colour: bool, width: int) -> str:
     return paint([*lines, *(_section(not_shown(failures), width) if failures else [])], colour=colour)
 
 
-def _unshown(summary: str) -> list[Line]:
-    return [line(printable(summary), Style.BOLD)]
-
-
 def _head(diagnosis: Diagnosis, width: int) -> list[Line]:
     headline = paragraph(printable(headline_text(diagnosis)), width, WORDS[diagnosis.verdict][1])
     act = [] if diagnosis.action is None else action_lines(diagnosis.action, _MARGIN, width)
@@ -93,7 +89,7 @@ def _findings(diagnosis: Diagnosis, width: int) -> list[Line]:
     return [*lines, EMPTY, line(f"… {more} more findings in the JSON output", Style.DIM)] if more > 0 else lines
 
 
-@costs_itself(lambda finding, *_: _unshown(finding.summary), part="a finding in text")
+@costs_itself(lambda finding, *_: [line(printable(finding.summary), Style.BOLD)], part="a finding in text")
 def _finding(finding: Finding, number: int, width: int, diagnosis: Diagnosis) -> list[Line]:
     title = (Span(f"{number}. {title_text(finding)}", Style.BOLD),)
     meaning = (Span(f"   {finding.certainty}: {printable(why_certain(finding))}", Style.DIM),)

@@ -4,7 +4,6 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from shared.answer.problem import Problem
@@ -41,7 +40,7 @@ class Api(FastAPI):
             docs_url=None,
             redoc_url=None,
             redirect_slashes=False,
-            generate_unique_id_function=_name_of,
+            generate_unique_id_function=lambda route: route.name,
             servers=[{"url": "/", "description": "The service that gave this document."}],
             **fastapis,
         )
@@ -64,7 +63,7 @@ class Api(FastAPI):
 def _with_problems(document: dict[str, Any]) -> dict[str, Any]:
     for path in document["paths"].values():
         for operation in path.values():
-            operation["responses"] = _sorted(_answers(operation))
+            operation["responses"] = dict(sorted(_answers(operation).items()))
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name in _FASTAPIS_OWN:
         schemas.pop(name, None)
@@ -72,15 +71,7 @@ def _with_problems(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _name_of(route: APIRoute) -> str:
-    return route.name
-
-
 def _answers(operation: dict[str, Any]) -> dict[str, Any]:
     takes_any = operation.get("parameters") or "requestBody" in operation
     added = {**_OF_ANY, **(_OF_GUARDED if "security" in operation else {}), **(_OF_PARAMETERS if takes_any else {})}
     return {**operation["responses"], **{str(status): answer for status, answer in added.items()}}
-
-
-def _sorted(answers: dict[str, Any]) -> dict[str, Any]:
-    return dict(sorted(answers.items()))

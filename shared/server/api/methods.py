@@ -9,7 +9,8 @@ _OF_ROUTES = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 def allowed_methods(app: FastAPI, scope: Scope) -> list[str]:
     """Return what the path of a request takes, over all routes that it fits."""
-    own = [method for method in _OF_ROUTES if _is_routed(app, {**scope, "method": method})]
+    asked = [(method, {**scope, "method": method}) for method in _OF_ROUTES]
+    own = [method for method, one in asked if any(route.matches(one)[0] is Match.FULL for route in app.router.routes)]
     return [*own, *(["HEAD"] if "GET" in own else []), "OPTIONS"]
 
 
@@ -30,7 +31,3 @@ class HeadAsGet:
             await send(message)
 
         await self._app({**scope, "method": "GET"}, receive, send_head)
-
-
-def _is_routed(app: FastAPI, scope: Scope) -> bool:
-    return any(route.matches(scope)[0] is Match.FULL for route in app.router.routes)

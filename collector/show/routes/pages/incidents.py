@@ -17,13 +17,13 @@ from collector.show.routes.pages.frame import PER_PAGE, FaultFormDependency, Pag
 from collector.show.routes.pages.reports import verdict_report
 from collector.show.routes.rights import SightDependency
 from collector.show.routes.silences import expire_silence, put_silence
-from collector.show.text.findings import duration_text
 from shared.answer.action import Action
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import LIVE_STATES, Incident, IncidentState, NewSilence, SilenceMatcher
 from shared.answer.words import HARDWARE_CAUSES, Cause
 from shared.errors import InvalidInput, NotFound
 from shared.server.gate import who_asks
+from shared.units import duration_text
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
