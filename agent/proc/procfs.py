@@ -28,6 +28,8 @@ FEW_THREADS = 512
 _MOST_FDS = 16_384
 """Descriptors of one process that are looked at: it may have a million."""
 
+_LONGEST_LINE = 64
+"""Of processes that started each other."""
 _KERNEL_THREAD = 0x0020_0000
 """PF_KTHREAD in include/linux/sched.h."""
 
@@ -161,6 +163,14 @@ class ProcFs:
         """Return the counters of a process, or of one of its threads alone."""
         name = "stat" if tid is None else f"task/{tid}/stat"
         return parse_stat(self.read(pid, name))
+
+    def line(self, pid: int) -> list[int]:
+        """Return a process, who started it, who started that, and so on, as far as that may be seen."""
+        line = [pid]
+        with suppress(Gone, NotPermitted):
+            while len(line) < _LONGEST_LINE and (above := self.stat(line[-1]).parent_pid) and above not in line:
+                line.append(above)
+        return line
 
     def fields(self, pid: int, name: str) -> dict[str, str]:
         """Return a file of `Name: value` lines, such as `status` and `io`."""

@@ -3,13 +3,10 @@
 from contextlib import suppress
 
 from agent.errors import Gone
-from agent.proc.procfs import ProcFs
 from agent.proc.socket_tables import sockets_of
 from agent.sources.look_context import LookContext
 from shared.errors import NotPermitted
 from shared.wire.setup import Listener
-
-_MOST_ANCESTORS = 16
 
 
 def find_listener(context: LookContext, pid: int, port: int) -> Listener | None:
@@ -18,7 +15,7 @@ def find_listener(context: LookContext, pid: int, port: int) -> Listener | None:
     if not listening:
         return None
     address = next(iter(listening.values()))
-    for near in _line_of(context.procfs, pid):
+    for near in context.procfs.line(pid):  # a launcher may hold the store for its ranks
         with suppress(Gone, NotPermitted):
             if any(inode in listening for inode in sockets_of(context.procfs, near)):
                 return Listener(address=address, pid=near, name=context.procfs.known_name(near), of_job=True)
@@ -27,17 +24,3 @@ def find_listener(context: LookContext, pid: int, port: int) -> Listener | None:
         if holders:
             return Listener(address=at, pid=holders[0][0], name=context.procfs.known_name(holders[0][0]))
     return Listener(address=address)
-
-
-def _line_of(procfs: ProcFs, pid: int) -> list[int]:
-    """Return the process and those that started it: a launcher may hold the store for its ranks."""
-    line = [pid]
-    while len(line) < _MOST_ANCESTORS:
-        try:
-            above = procfs.stat(line[-1]).parent_pid
-        except (Gone, NotPermitted):
-            break
-        if above <= 1 or above in line:
-            break
-        line.append(above)
-    return line

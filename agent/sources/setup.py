@@ -69,11 +69,8 @@ class SetupSource:
 
 def _launcher(procfs: ProcFs, pid: int) -> str:
     with suppress(Gone, NotPermitted):
-        for _ in range(_MOST_ANCESTORS):
-            pid = procfs.stat(pid).parent_pid
-            if pid <= 1:
-                break
-            arguments = procfs.text(pid, "cmdline", most=16_384).rstrip("\0").split("\0")
+        for above in procfs.line(pid)[1 : 1 + _MOST_ANCESTORS]:
+            arguments = procfs.text(above, "cmdline", most=16_384).rstrip("\0").split("\0")
             if is_launcher(arguments):
                 return redact_words(arguments)[:_LONGEST_COMMAND]
     return ""

@@ -69,6 +69,8 @@ SECOND_DUMP_SECONDS = 10
 """After which a second dump of each rank is worth while: twice `FROZEN_SECONDS`, as nobody takes all at one moment."""
 LEAST_APART_SECONDS = 0.9 * SECOND_DUMP_SECONDS
 """… of which a rank may lack a little: not all are written at one moment. Nearer ones are more often two copies."""
+LATE_DUMP = 2.0
+"""How many times as old as its timeout an operation may be in a dump of a watchdog, which are all written at once."""
 DUMPS_APART = 2.0
 """How much further apart the dumps of one rank may be than those of another, to be of two looks at all of them."""
 FILE_CLOCK_SECONDS = 1.0

@@ -10,6 +10,8 @@ One dump of each rank shows a moment, in which somebody waits for somebody in ev
    been written once the job had stood for longer than usual.
 4. The times of files excuse where they are near what is waited in. Alone they accuse nobody: copying gives new ones.
 5. Who lacks an operation that another member has completed, which takes all of them, left a dump of an earlier moment.
+6. A watchdog writes its dump once an operation has timed out: where files are older or much younger than that, they are
+   copies, or somebody asked for them, and how long anybody had waited is inferred from their dates alone.
 """
 
 import math
@@ -29,6 +31,7 @@ from collector.align.thresholds import (
     FILE_CLOCK_SECONDS,
     FROZEN_GAPS,
     FROZEN_SECONDS,
+    LATE_DUMP,
     LEAST_APART_SECONDS,
     SECOND_DUMP_SECONDS,
 )
@@ -36,8 +39,10 @@ from collector.judge.certainty import Support, unproven
 from collector.judge.fault import NEVER_PASSES, Fault
 from collector.judge.report.headline import Interpretation, cannot_tell, reason
 from collector.judge.report.summaries import waiting_in
+from collector.judge.slow.held_up import timeout_of
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
+from shared.units import seconds_in_words
 from shared.wire.trace import Trace
 
 
@@ -54,8 +59,7 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
     older = _of_older_dumps(fault)
     if older is not None:
         return older
-    waits = (_written_after(observations.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
-    waited = max((each for each in waits if each is not None), default=None)
+    waited = _waited(fault, observations)
     moved = observations.motion.between_files
     asked_for = _asked_for(fault, observations)
     if (
@@ -74,12 +78,31 @@ def doubt_of_files(fault: Fault, observations: Observations) -> Interpretation |
 @costs_itself(lambda fault, observations: fault.resting_on(Support.PART_FAILED))
 def lasting_by_files(fault: Fault, observations: Observations) -> Fault:
     """Return how sure it is where nothing but the times of two equal sets tells that it lasts."""
-    if observations.roster.live or _cannot_pass(fault) or not _asked_for(fault, observations):
+    if observations.roster.live or _cannot_pass(fault):
         return fault
+    if not _asked_for(fault, observations):
+        return _by_dates_alone(fault, observations)
     stacks = any(each.frames for each in observations.seen(fault.culprits))
     if fault.kind is Kind.RANK_NOT_JOINED and fault.blames_somebody and not stacks:
         return fault.resting_on(Support.ELIMINATION)
     return replace(fault, certainty=unproven(fault.certainty, Support.FILE_TIMES))
+
+
+def _by_dates_alone(fault: Fault, observations: Observations) -> Fault:
+    """6."""
+    waited, limit = _waited(fault, observations), timeout_of(fault, observations)
+    if waited is None or limit is None or fault.named_by or fault.evidence or limit <= waited <= LATE_DUMP * limit:
+        return fault
+    told = f"{seconds_in_words(waited)} by the dates of the files, where the operation times out after"
+    again = f"two dumps of each rank {_seconds_apart(observations.motion)} s apart would show whether it lasts"
+    remark = f"others had waited for {told} {seconds_in_words(limit)}: if these are copies, {again}"
+    return replace(fault, certainty=unproven(fault.certainty, Support.FILE_TIMES), remarks=(*fault.remarks, remark))
+
+
+def _waited(fault: Fault, observations: Observations) -> float | None:
+    """Seconds for which somebody had waited when his dump was written, by its date."""
+    waits = (_written_after(observations.roster.ranks[edge.waiter], edge.created_ns) for edge in fault.edges)
+    return max((each for each in waits if each is not None), default=None)
 
 
 def _of_older_dumps(fault: Fault) -> Interpretation | None:

@@ -6,9 +6,9 @@ spoke last. A long poll looks so, too, and a stream that has stopped in its midd
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from itertools import takewhile
 
 from agent.errors import Gone
-from agent.proc.procfs import ProcFs
 from agent.proc.socket_tables import SocketEntry, fds_of_sockets
 from agent.proc.tcp_counters import bytes_carried
 from agent.sources.look_context import LookContext
@@ -36,7 +36,7 @@ def unanswered_by(pids: Sequence[int], context: LookContext) -> Requests | None:
     }
     if not listening:
         return None
-    line = _line(pids, context.procfs)
+    line = list(takewhile(pids.__contains__, context.procfs.line(pids[0])))
     servers = _servers(line, held)
     found = dict[int, list[float]]()
     for pid in servers:
@@ -62,15 +62,6 @@ def _sockets(pid: int, context: LookContext) -> _Held:
             (fd, inode, entry) for fd, inode in held if table is not None and (entry := table.get(inode)) is not None
         ]
     return []
-
-
-def _line(pids: Sequence[int], procfs: ProcFs) -> list[int]:
-    """Return the first of them, who started it, and so on."""
-    line = list(pids[:1])
-    with suppress(Gone):
-        while (parent := procfs.stat(line[-1]).parent_pid) in pids:
-            line.append(parent)
-    return line
 
 
 def _servers(line: Sequence[int], held: Mapping[int, _Held]) -> tuple[int, ...]:

@@ -24,7 +24,6 @@ from collector.align.stacks.tables.row_types import (
 )
 from collector.align.stacks.user_frames import is_user_frame, runs
 from shared.answer.words import Cause
-from shared.wire.fds import Fds
 from shared.wire.snapshot import Child, PolledLock, Process
 from shared.wire.stacks import Frame, Stacks, Thread
 
@@ -233,12 +232,10 @@ def _with_own_pipe(seen: Activity, view: RankView) -> Activity:
 
     Whether a child of another user holds that end, too, cannot be seen.
     """
-    process, look = _process_of(view), view.looks[-1] if view.looks else None
-    if look is None or not isinstance(look.fds, Fds) or process is None or process.syscall is None:
-        return seen
-    threads = () if view.stacks is None else view.stacks.threads
-    alone = seen.cause is Cause.PIPE_BLOCKED and len(threads) == 1 and not look.children
-    own = any({*pipe.other_end} == {process.pid} for pipe in look.fds.pipes if pipe.fd == process.syscall.fd)
+    process, threads = _process_of(view), () if view.stacks is None else view.stacks.threads
+    childless = not any(look.children for look in view.looks[-1:])
+    alone = seen.cause is Cause.PIPE_BLOCKED and len(threads) == 1 and childless
+    own = process is not None and any(at.own and not at.holders for at in process.awaits)
     return replace(seen, may_pass=False) if alone and own else seen
 
 

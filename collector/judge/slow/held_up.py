@@ -57,14 +57,14 @@ def when_due(fault: Fault, observations: Observations, phase: Phase | None) -> H
     if phase is not None and ALLOWED_SECONDS[phase] > due.seconds:  # 3
         allowed = ALLOWED_SECONDS[phase]
         due = HungFrom(allowed, f"for such work may take {seconds_in_words(allowed)}")
-    timeout = _timeout(fault, observations)
+    timeout = timeout_of(fault, observations)
     if timeout is not None and TIMEOUT_NEAR * timeout < due.seconds:  # 4
         why = f"shortly before the operation that the others wait in times out, after {seconds_in_words(timeout)}"
         due = HungFrom(TIMEOUT_NEAR * timeout, why)
     return due
 
 
-def _timeout(fault: Fault, observations: Observations) -> float | None:
+def timeout_of(fault: Fault, observations: Observations) -> float | None:
     """The shortest timeout of the groups in which others wait, as their records have it."""
     told = [
         group.timeout_ms / 1000

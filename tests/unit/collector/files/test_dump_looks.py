@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ def write(
     last_at: int = BEGUN_NS,
     backend: str = "gloo",
     op: str = "all_reduce",
+    timeout_ms: Any = ...,
 ) -> None:
     """A dump whose newest operation was issued at `last_at`, written `waited` seconds later."""
     path.parent.mkdir(exist_ok=True, parents=True)
@@ -38,7 +40,7 @@ def write(
             state="completed" if at <= completed and backend == "nccl" else "scheduled",
             retired=at <= completed,
             time_created_ns=begun,
-            timeout_ms=...,
+            timeout_ms=timeout_ms,
         )
         for at, begun in times.items()
     ]
@@ -51,12 +53,20 @@ def write(
 
 
 def late(
-    directory: Path, waited: float, *, at: int = 7, begun: int = BEGUN_NS, backend: str = "gloo", dated: bool = False
+    directory: Path,
+    waited: float,
+    *,
+    at: int = 7,
+    begun: int = BEGUN_NS,
+    backend: str = "gloo",
+    dated: bool = False,
+    **told: Any,
 ) -> None:
     """Ranks 0 and 2 wait in operation `at`, which rank 1 has not issued. `dated`: the time stands beside it."""
+    told |= {"waited": waited, "last_at": begun, "backend": backend}
     for rank in (0, 2):
-        write(directory / f"trace_{rank}", issued=at, completed=at - 1, waited=waited, last_at=begun, backend=backend)
-    write(directory / "trace_1", issued=at - 1, completed=at - 1, waited=waited, last_at=begun, backend=backend)
+        write(directory / f"trace_{rank}", issued=at, completed=at - 1, **told)
+    write(directory / "trace_1", issued=at - 1, completed=at - 1, **told)
     if dated:
         (directory / "date").write_text(f"{begun // SECOND + int(waited)}\n")
 
@@ -91,6 +101,20 @@ def test_one_set_of_dumps_that_somebody_asked_for_accuses_nobody_whatever_its_ti
 def test_what_a_watchdog_wrote_was_not_written_before_its_time(tmp_path: Path, waited: float) -> None:
     late(tmp_path, waited, backend="nccl")
     assert [finding.culprit_ranks for finding in judged_files(tmp_path).findings] == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("waited", "certainty"),
+    [(605.0, Certainty.PROVEN), (90.0, Certainty.SUPPORTED), (86_400.0, Certainty.SUPPORTED)],
+    ids=["as it was written", "asked for, or copied at once", "copied much later"],
+)
+def test_what_no_watchdog_has_dated_is_not_proven(tmp_path: Path, waited: float, certainty: Certainty) -> None:
+    """Its operations time out after ten minutes."""
+    late(tmp_path, waited, backend="nccl", timeout_ms=600_000)
+    (finding,) = judged_files(tmp_path).findings
+    assert finding.certainty is certainty
+    told = [remark for remark in finding.remarks if "two dumps of each rank 10 s apart" in remark]
+    assert bool(told) == (certainty is not Certainty.PROVEN)
 
 
 def test_dumps_of_a_watchdog_whose_times_are_near_what_is_waited_in_accuse_nobody(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collector.align.stacks.telling_threads import with_telling_threads
 from collector.looks.next_looks import pids_to_look_deeper
 from shared.answer.words import Cause
 from shared.missing import Missing, Reason
-from shared.wire.fds import Fds, Pipe
+from shared.wire.fds import Holder, OtherEnd
 from shared.wire.snapshot import Child, Identity, NodeSnapshot, Process, RankSnapshot, Syscall
 from shared.wire.stacks import Frame, Stacks, Thread
 
@@ -263,16 +263,16 @@ def test_who_reads_a_queue_is_idle_though_the_kernel_shows_an_empty_pipe(frame: 
 
 
 @pytest.mark.parametrize(
-    ("held_by", "threads", "may_pass"),
-    [((10,), (), False), ((10, 77), (), True), ((), (), True), ((10,), ((USER,),), True)],
+    ("own", "holders", "threads", "may_pass"),
+    [(True, (), (), False), (True, (Holder(pid=77),), (), True), (False, (), (), True), (True, (), ((USER,),), True)],
     ids=["by itself", "by another, too", "by nobody that is seen", "by itself, with another thread"],
 )
 def test_a_pipe_that_only_its_reader_could_write_stays_empty(
-    held_by: tuple[int, ...], threads: tuple[tuple[Frame, ...], ...], may_pass: bool
+    own: bool, holders: tuple[Holder, ...], threads: tuple[tuple[Frame, ...], ...], may_pass: bool
 ) -> None:
-    fds = Fds(total=4, pipes=(Pipe(fd=9, direction="read", other_end=held_by),))
-    reader = look(stacks(USER, more=threads), process=blocked("read", "anon_pipe_read", "pipe:[1]"))
-    seen = activity_of(view(reader.model_copy(update={"fds": fds})))
+    reader = blocked("read", "anon_pipe_read", "pipe:[1]")
+    reader = reader.model_copy(update={"awaits": (OtherEnd(kind="pipe", fd=9, own=own, holders=holders),)})
+    seen = activity_of(view(look(stacks(USER, more=threads), process=reader)))
     assert (seen.cause, seen.may_pass) == (Cause.PIPE_BLOCKED, may_pass)
 
 

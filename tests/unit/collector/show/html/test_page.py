@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 
@@ -43,6 +44,14 @@ def test_the_policy_allows_our_style_and_script_and_nothing_else(served: bool) -
     assert "default-src 'none'" in allowed and "unsafe" not in allowed and "http" not in allowed
     assert "frame-ancestors 'none'" in headers()["Content-Security-Policy"]
     assert not re.search(r"\son\w+=|\sstyle=|src=", re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_each_certainty_has_its_own_reason(name: str) -> None:
+    """As in the text and the Markdown, whose golden files show it."""
+    diagnosis = VERDICTS[name]()
+    page = html.unescape(page_of(diagnosis))
+    assert all(finding.certainty_reason and finding.certainty_reason in page for finding in diagnosis.findings)
 
 
 def test_text_of_jobs_is_text() -> None:
