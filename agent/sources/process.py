@@ -20,7 +20,7 @@ from agent.sources.logs.log_growth import own_log_fds, total_bytes
 from agent.sources.look_context import LookContext
 from agent.sources.progress_counters import take_beat, without_spinners
 from agent.sources.source import Answer, LookDepth
-from agent.sources.waits.other_ends import EPOLLS, POLLS, child_of, polled, watched, with_awaited
+from agent.sources.waits.other_ends import EPOLLS, IN_MEMORY, child_of, polled, watched, with_awaited
 from agent.tools.ptrace_access import trace_obstacle
 from agent.tools.syscall_names import fd_argument, path_argument, read_syscall, takes_lock
 from shared.errors import NotPermitted
@@ -66,7 +66,7 @@ def with_arguments(process: Process, context: LookContext, pool: ThreadPool, dea
     call = process.syscall
     if call is None:
         return process
-    if path_argument(call.name) is not None or call.name in MAY_END | POLLS:
+    if path_argument(call.name) is not None or call.name in MAY_END | IN_MEMORY:
         read = partial(_arguments_of_syscall, context, process.pid, call)
         owner = (process.pid, process.started_at)
         found = pool.run({"path": read}, deadline.at_most(_PATH_SECONDS), owner=owner)["path"]
@@ -191,11 +191,10 @@ def _arguments_of_syscall(context: LookContext, pid: int, syscall: Syscall) -> S
     if call is None or call.name != syscall.name:
         return syscall
     at = path_argument(call.name)
-    if call.name in POLLS:
-        return syscall.model_copy(update={"fds": polled(call, partial(_bytes_at, procfs, pid))})
     if at is None:
-        left = seconds_left(call.name, call.arguments, partial(_bytes_at, procfs, pid))
-        return syscall.model_copy(update={"ends_in_seconds": left})
+        read = partial(_bytes_at, procfs, pid)
+        left = seconds_left(call.name, call.arguments, read)
+        return syscall.model_copy(update={"fds": polled(call, read), "ends_in_seconds": left})
     if len(call.arguments) <= at:
         return syscall
     path = _bytes_at(procfs, pid, call.arguments[at], _LONGEST_PATH).partition(b"\0")[0].decode(errors="replace")

@@ -6,6 +6,7 @@ Each way is a hang that somebody owes; those of `LOOK_ALIKES` only look so, and 
 import atexit
 import os
 import pty
+import select
 import signal
 import socket
 import subprocess
@@ -120,6 +121,14 @@ def dripping_service() -> None:
 def long_poll() -> None:
     """It answers after twenty seconds."""
     ask("answers_late")
+
+
+def select_until_answer() -> None:
+    """The same, in select(2)."""
+    port, _ = service("answers_late")
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"score this")
+        select.select([connection], [], [])
 
 
 def stopped_child() -> None:
@@ -253,7 +262,7 @@ def back_off() -> None:
 
 
 LOOK_ALIKES: dict[str, Callable[[], None]] = {
-    way.__name__: way for way in (dripping_service, long_poll, child_works, back_off)
+    way.__name__: way for way in (dripping_service, long_poll, select_until_answer, child_works, back_off)
 }
 WAYS: dict[str, Callable[[], None]] = LOOK_ALIKES | {
     way.__name__: way

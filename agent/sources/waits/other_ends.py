@@ -1,7 +1,7 @@
 """What a process's main thread waits for beyond its own memory, and who holds the other end: without stopping anybody.
 
-A call of one descriptor names it in its arguments. Of `poll` they lie in its caller's memory, of `epoll` in the
-kernel's list of what is watched, `/proc/PID/fdinfo/FD`, proc(5).
+A call of one descriptor names it in its arguments. Of `poll` and `select` they lie in its caller's memory, of `epoll`
+in the kernel's list of what is watched, `/proc/PID/fdinfo/FD`, proc(5).
 """
 
 import os
@@ -28,12 +28,17 @@ _WATCHED = re.compile(r"^tfd:\s*(\d{1,9}) ", re.MULTILINE)
 _SOCKET = re.compile(r"socket:\[(\d{1,20})\]")
 _TERMINAL = re.compile(r"/dev/(pts/\d+|tty\w*|console)")
 _POLLED = struct.Struct("=ihh")
-POLLS, EPOLLS = frozenset({"poll", "ppoll"}), frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2"})
+_SET_BITS = 1024
+"""`FD_SETSIZE`: the C library's sets hold no more."""
+POLLS, SELECTS = frozenset({"poll", "ppoll"}), frozenset({"select", "pselect6"})
+IN_MEMORY = POLLS | SELECTS
+"""Calls whose descriptors lie in their caller's memory."""
+EPOLLS = frozenset({"epoll_wait", "epoll_pwait", "epoll_pwait2"})
 CHILD_WAITS = frozenset({"wait4", "waitid"})
 _ONE_END = frozenset(
     "read readv recvfrom recvmsg recvmmsg write writev sendto sendmsg sendmmsg connect accept accept4".split()
 )
-AWAITING = POLLS | EPOLLS | CHILD_WAITS | _ONE_END
+AWAITING = IN_MEMORY | EPOLLS | CHILD_WAITS | _ONE_END
 """System calls that may wait for somebody beyond the process."""
 _NO_PARTNER = "wait_for_partner"
 """The kernel function in which whoever opens a FIFO waits for the other side to do so."""
@@ -44,12 +49,22 @@ _P_PID = 1
 
 
 def polled(call: SystemCall, read: Callable[[int, int], bytes]) -> tuple[int, ...]:
-    """Return the descriptors that a call to poll(2) waits for, by the memory of its caller; none of another call."""
+    """Return the descriptors that poll(2) or select(2) waits for, by the memory of its caller; none of another call."""
+    if call.name in SELECTS:
+        return _selected(call.arguments, read)
     if call.name not in POLLS or len(call.arguments) < 2:
         return ()
     told = read(call.arguments[0], min(call.arguments[1], _MOST_AWAITED) * _POLLED.size)
     whole = told[: len(told) // _POLLED.size * _POLLED.size]
     return tuple(fd for fd, _, _ in _POLLED.iter_unpack(whole) if fd >= 0)
+
+
+def _selected(arguments: Sequence[int], read: Callable[[int, int], bytes]) -> tuple[int, ...]:
+    """Of each of its three sets, `fd_set` of select(2), the bits that are set."""
+    if len(arguments) < 4 or not 0 < arguments[0] <= _SET_BITS:
+        return ()
+    sets = [int.from_bytes(read(each, _SET_BITS // 8), "little") for each in arguments[1:4] if each]
+    return tuple(fd for fd in range(arguments[0]) if any(each >> fd & 1 for each in sets))[:_MOST_AWAITED]
 
 
 def watched(procfs: ProcFs, pid: int, fd: int) -> tuple[int, ...]:

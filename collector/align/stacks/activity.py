@@ -12,7 +12,7 @@ from collector.align.stacks.seen_activity import NOT_SEEN as NOT_SEEN
 from collector.align.stacks.seen_activity import Activity as Activity
 from collector.align.stacks.seen_activity import place as place
 from collector.align.stacks.seen_activity import with_awaited
-from collector.align.stacks.tables.kernel_facts import FROZEN, kernel_pattern
+from collector.align.stacks.tables.kernel_facts import AWAITS_ANY, FROZEN, kernel_pattern
 from collector.align.stacks.tables.match_frames import frame_pattern, waits_for_work, waits_in, waits_in_shared
 from collector.align.stacks.tables.row_types import (
     TELLS_OF_CALLERS,
@@ -202,6 +202,8 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
     asleep = agrees and sleeps and seen.is_plain
     if asleep and seen.told is Told.IN_USER_CODE:
         said = _placed(said, "asleep in user code")
+    if agrees and name in AWAITS_ANY and seen.told is Told.IN_USER_CODE:  # what it waits for comes from elsewhere
+        said = replace(_placed(said, "waiting for a descriptor to become ready"), may_pass=True)
     return replace(said, kernel_agrees=agrees, kernel_tells=asleep)
 
 

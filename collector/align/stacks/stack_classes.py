@@ -45,9 +45,17 @@ def classes_of(roster: Roster, activities: Mapping[int, Activity]) -> tuple[Stac
     together.pop((), None)
     ordered = sorted(together.items(), key=lambda item: (-len(item[1]), item[1]))
     return tuple(
-        StackClass(ranks=fold(ranks), frames=tuple(map(place, frames)), label=activities[ranks[0]].label)
+        StackClass(ranks=fold(ranks), frames=tuple(map(place, frames)), label=label_of(ranks, activities))
         for frames, ranks in ordered
     )
+
+
+def label_of(ranks: Sequence[int], activities: Mapping[int, Activity]) -> str:
+    """Say what ranks at one place do; from one line each may wait for something of its own, of which few are named."""
+    return " or ".join(list(dict.fromkeys(activities[rank].label for rank in ranks))[:_MOST_LABELS])
+
+
+_MOST_LABELS = 2
 
 
 def merge_tree(snapshots: Sequence[NodeSnapshot]) -> tuple[StackNode, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Set
 
 from collector.align.stacks.activity import Activity
+from collector.align.stacks.tables.kernel_facts import AWAITS_ANY
 from collector.align.thresholds import BUSY_BYTES, SOME_BYTES
 from collector.align.work.beats import Between
 from collector.align.work.values import Ends, Work
@@ -13,8 +14,6 @@ from shared.wire.snapshot import Fds, Process, RankSnapshot, Socket, Syscall
 _MOVES_BYTES = frozenset(
     "read readv pread64 preadv recvfrom recvmsg write writev pwrite64 pwritev sendto sendmsg sendfile splice".split()
 )
-AWAITS_ANY = frozenset("poll ppoll select pselect6 epoll_wait epoll_pwait epoll_pwait2".split())
-"""System calls that wait for any of several descriptors."""
 _STREAMS = frozenset({0, 1, 2})
 
 

@@ -16,9 +16,9 @@ from collector.align.roster import HELD, RankView
 from collector.align.stacks.activity import Activity
 from collector.align.stacks.awaited import shared_in_words
 from collector.align.stacks.barriers import Barrier
+from collector.align.stacks.tables.kernel_facts import AWAITS_ANY
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.work.bystanders import Bystander, bystander, cannot_go_on
-from collector.align.work.carried import AWAITS_ANY
 from collector.align.work.children import is_helper
 from shared.wire.fds import Holder, OtherEnd
 from shared.wire.snapshot import Child, Fds, Identity, Process, RankSnapshot

@@ -10,7 +10,7 @@ from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.awaited import keys_in_words
 from collector.align.stacks.call_sites import parting_call
-from collector.align.stacks.tables.row_types import Doing
+from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.work.children import named
 from collector.judge.fault import Fault
 from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
@@ -245,6 +245,13 @@ class Case:
                 yield view.trace.library
         logged = (*roster.unowned, *(event for view in roster.ranks.values() for event in view.logged))
         yield from (event.fields.get("nccl") for event in logged)
+
+    @cached_property
+    def locks_in_circle(self) -> bool:
+        """Do all who are to blame for holding locks wait for one themselves?"""
+        culprits = self.fault.culprits if self.fault.lock is not None else ()
+        waiting = (WaitsOn.LOCK_FILE in each.waits_on for each in self.observations.seen(culprits))
+        return len(culprits) > 1 and all(waiting)
 
     @cached_property
     def words(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collector.align.ras.communicators import RasView
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import place
 from collector.align.stacks.other_threads import child_evidence, thread_evidence
+from collector.align.stacks.stack_classes import label_of
 from collector.align.stacks.user_frames import user_call
 from collector.align.work.bystanders import Bystander
 from collector.judge.fault import Fault
@@ -263,7 +264,7 @@ def _stacks(ranks: Sequence[int], observations: Observations) -> list[Evidence]:
     return [
         StackEvidence(
             ranks=fold(members),
-            text=f"{ranks_in_words(members)}: {observations.activities[members[0]].label}, at {frames[-1]}",
+            text=f"{ranks_in_words(members)}: {label_of(members, observations.activities)}, at {frames[-1]}",
             thread=observations.activities[members[0]].thread,
             frames=frames,
         )

@@ -29,7 +29,7 @@ def steps_to_release(case: Case) -> list[NextStep]:
     fault, observations = case.fault, case.observations
     lock = fault.lock or _polled_by(fault.culprits, observations)
     if lock is not None:
-        return [_of_lock(lock) if fault.lock is None or not fault.culprits else _of_holders(lock, fault, observations)]
+        return [_of_lock(lock) if fault.lock is None or not fault.culprits else _of_holders(lock, case)]
     if not case.live:
         return []
     found = [*_of_stopped_children(fault, observations), *_of_frozen(fault, observations)]
@@ -122,10 +122,12 @@ def _holder(holder: Holder) -> str:
     return f"{holder.pid} ({holder.name})" if holder.name else str(holder.pid)
 
 
-def _of_holders(lock: PolledLock, fault: Fault, observations: Observations) -> NextStep:
+def _of_holders(lock: PolledLock, case: Case) -> NextStep:
     """What to do where ranks of the job hold the lock."""
     named = "the lock" if lock.path is None else name_of_lock(lock)
-    who = ranks_in_words(fault.culprits)
-    if any(map(observations.may_wait, fault.culprits)):
+    culprits, who = case.fault.culprits, ranks_in_words(case.fault.culprits)
+    if case.locks_in_circle:
+        return NextStep(text=f"have {who} take their locks in one order: each holds one that another waits for")
+    if any(map(case.observations.may_wait, culprits)):
         return NextStep(text=f"have {who} let go of {named} before waiting for other ranks")
-    return NextStep(text=f"find out why {who} {either(fault.culprits, 'does', 'do')} not let go of {named}")
+    return NextStep(text=f"find out why {who} {either(culprits, 'does', 'do')} not let go of {named}")

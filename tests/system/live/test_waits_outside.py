@@ -44,6 +44,7 @@ def recorded(
         ("service_that_takes_nothing", "to read what it sends"),
         ("deadlocked_service", "at deadlock"),
         ("long_poll", "which sleeps for"),
+        ("select_until_answer", "which sleeps for"),
     ],
 )
 def test_whoever_waits_for_a_service_is_not_to_blame(way: str, told: str, container: int, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from shared.packs import read_pack
 FROZEN = "__refrigerator"
 WAITS_FOR_SIGNAL = frozenset({"pause", "rt_sigtimedwait", "rt_sigsuspend"})
 """System calls of signal.pause(), signal.sigwait() and its kin, and sigsuspend(3)."""
+AWAITS_ANY = frozenset("poll ppoll select pselect6 epoll_wait epoll_pwait epoll_pwait2".split())
+"""System calls that wait for any of several descriptors."""
 
 # __mlx5_ib_dereg_mr+0x379/0x5d0 [mlx5_ib]
 _FRAME = re.compile(r"^(?P<function>[\w.$]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[(?P<module>\w+))?")

@@ -268,4 +268,9 @@ def test_a_chain_and_a_circle_of_locks(holder: int, culprits: set[int]) -> None:
     looks = looks_without({2: POLLS, 3: POLLS}, interval_seconds=61.0, recorder=False)
     looks = with_rank(looks, 3, polled_lock=held_by(pid_of(2)))
     found = judged(with_rank(looks, 2, polled_lock=held_by(pid_of(holder), path="/scratch/other.lock")))
-    assert {rank for finding in found.findings for rank in finding.culprit_ranks} == culprits
+    (finding,) = found.findings
+    assert {*finding.culprit_ranks} == culprits
+    assert found.action is not None
+    assert {"in one order" in each for each in (found.action.text, finding.next_steps[0].text)} == {len(culprits) > 1}
+    labels = {each.label for each in found.stack_classes if each.ranks == "2-3"}
+    assert all("other.lock" in each and " or " in each for each in labels) and labels

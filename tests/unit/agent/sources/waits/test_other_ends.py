@@ -63,6 +63,7 @@ def test_a_connection_and_what_its_other_end_has_not_read() -> None:
     [
         ("near.recv(1)", "unix_stream"),
         ("p = select.poll(); p.register(near, 1); p.register(pair[0], 1); p.poll()", "poll"),
+        ("select.select([near, pair[0]], [], [])", "poll"),
         ("e = select.epoll(); e.register(near, 1); e.register(pair[0], 1); e.poll()", "epoll_wait"),
     ],
 )

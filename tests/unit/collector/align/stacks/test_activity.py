@@ -119,10 +119,17 @@ SIGWAIT = Frame("sigwait", "/usr/lib/python3.11/signal.py", 60)
 
 @pytest.mark.parametrize(("frames", "syscall"), [((USER, SIGWAIT), "rt_sigtimedwait"), ((USER,), "pause")])
 def test_who_waits_for_a_signal_is_told_by_the_kernel(frames: tuple[Frame, ...], syscall: str) -> None:
-    """As a sleeper is: no native frames are asked for, and nobody needs to look again."""
+    """As a sleeper is: no native frames are asked for. Whoever sends it may do so yet."""
     seen = activity_of(view(look(stacks(*frames), process=blocked(syscall, "do_sigtimedwait"))))
-    assert (seen.label, seen.cause, seen.may_pass) == ("waiting for a signal", Cause.USER_CODE, False)
+    assert (seen.label, seen.cause, seen.may_pass) == ("waiting for a signal", Cause.USER_CODE, True)
     assert (seen.kernel_tells, seen.in_c) == (True, False)
+
+
+@pytest.mark.parametrize("syscall", ["pselect6", "poll", "epoll_wait"])
+def test_what_descriptors_bring_may_come_yet(syscall: str) -> None:
+    """A line that calls select.select() is the innermost one of Python, as one that never returns is."""
+    seen = activity_of(view(look(stacks(USER), process=blocked(syscall, "poll_schedule_timeout"))))
+    assert (seen.label, seen.may_pass) == ("waiting for a descriptor to become ready", True)
 
 
 def test_what_stack_and_kernel_both_tell_is_said_once() -> None:
