@@ -75,11 +75,12 @@ def said_of(job: str, done: subprocess.CompletedProcess[str]) -> None:
     assert diagnosis.coverage.seen == 3
 
 
-@pytest.mark.parametrize("guide", GUIDES)
-def test_documented_srun(guide: str, jobs: Two, slurm: Slurm, programs: Programs, tmp_path: Path) -> None:
+def test_documented_srun(jobs: Two, slurm: Slurm, programs: Programs, tmp_path: Path) -> None:
     """Typed outside of the allocation: every node of the job, which is meant by its name or its number."""
-    (line,) = re.findall(r"^    (srun .* unhang snapshot .*)$", (REPOSITORY / guide).read_text(), re.MULTILINE)
-    line = line.replace("JOBID", jobs.hangs).rpartition(" ")[0] + f" {tmp_path}/looks"
+    pages = "".join((REPOSITORY / guide).read_text() for guide in GUIDES)
+    one, other = re.findall(r"^    (srun .* unhang snapshot .* -o) \S+$", pages, re.MULTILINE)
+    assert one == other
+    line = one.replace("JOBID", jobs.hangs) + f" {tmp_path}/looks"
     done = slurm.run("sh", "-c", line, PATH=f"{programs.folder}:/usr/bin:/bin")
     assert (done.returncode, done.stderr) == (0, "")
     assert (

@@ -1,6 +1,7 @@
 """Answers in pages: bounded, and a walk over them gives every row exactly once."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,11 @@ from hypothesis import strategies as st
 
 from collector.show.mcp.pages import MOST_CHARACTERS, Document, page_of
 from shared.errors import InvalidInput
+from shared.wire.log_events import LogFile, Logs
+from tests.build.agents.fake_agents import JOB, FakeAgent, make_rank
+from tests.build.agents.served_agents import whole_job
+from tests.build.services.mcp_clients import over_http, said, walked
+from tests.unit.collector.show.mcp.test_endpoint import serving
 
 leaves = st.none() | st.integers() | st.text(max_size=5)
 texts = st.integers(0, 3_000).map(lambda times: "x" * times)
@@ -106,3 +112,44 @@ def test_cursor_that_no_page_gave(cursor: str) -> None:
     with pytest.raises(InvalidInput, match="is not a cursor of this answer") as caught:
         page_of(document, cursor)
     assert "`next`" in caught.value.advice
+
+
+async def test_walk_gives_each_line_once(tmp_path: Path) -> None:
+    """Of a kept diagnosis all pages can be had; of the job as it is now there is one, which says how to get more."""
+    ranks = [
+        rank.model_copy(update={"logs": Logs(files=(LogFile(path=f"/log/{at}", lines=_lines(at)),))})
+        for at, rank in enumerate(whole_job().ranks)
+    ]
+    with serving(tmp_path, FakeAgent("node1", ranks)) as (service, _):
+        async with over_http(service.plain_url("")) as client:
+            id = (await said(client, "diagnose_job", job=JOB))["id"]
+            pages = await walked(client, "show_logs", job=JOB, diagnosis=id, lines=1000)
+            now = await said(client, "show_logs", job=JOB, lines=1000)
+            refused = await client.call_tool("show_logs", {"job": JOB, "cursor": "lines.3"})
+    assert len(pages) > 3
+    assert all(len(json.dumps(page)) <= MOST_CHARACTERS for page in [*pages, now["untrusted"]])
+    assert [line["text"] for page in pages for line in page["lines"]] == [
+        line for at in range(4) for line in _lines(at)
+    ]
+    assert now["next"] is None and "`diagnosis`" in now["advice"]
+    assert refused.is_error
+
+
+def _lines(rank: int) -> tuple[str, ...]:
+    return tuple(f"rank {rank} step {step} {'loss ' * 20}" for step in range(200))
+
+
+async def test_jobs_in_pages(tmp_path: Path) -> None:
+    """So many that no page holds them: each is listed once, and a cursor of a job that has ended goes on behind it."""
+    names = [f"job-{number:04d}" + "." * 300 for number in range(150)]
+    node = FakeAgent("node1", [make_rank(0, host="node1", job=name, pid=2000 + at) for at, name in enumerate(names)])
+    with serving(tmp_path, node) as (service, _):
+        async with over_http(service.plain_url("")) as client:
+            first = await said(client, "list_jobs")
+            pages = await walked(client, "list_jobs")
+            given = len(first["untrusted"]["jobs"])
+            node.ranks = tuple(rank for rank in node.ranks if rank.identity.job != names[given])
+            second = await said(client, "list_jobs", cursor=first["next"])
+    assert [job["name"] for page in pages for job in page["jobs"]] == names
+    assert 1 < given < 150
+    assert second["untrusted"]["jobs"][0]["name"] == names[given + 1]
