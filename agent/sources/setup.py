@@ -12,7 +12,7 @@ from agent.proc.library_versions import Loaded, driver_version, read_versions
 from agent.proc.on_behalf_of import readers_of
 from agent.proc.procfs import ProcFs
 from agent.proc.remembered import Remembered
-from agent.sources.listeners import find_listener
+from agent.proc.socket_tables import sockets_of
 from agent.sources.look_context import LookContext
 from agent.sources.source import Answer, LookDepth
 from shared.errors import NotPermitted
@@ -124,5 +124,22 @@ def _listener(rank: Rank, context: LookContext) -> Listener | None:
     if rank.identity.rank != 0 or not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65_536:
         return None
     with suppress(Gone, NotPermitted):
-        return find_listener(context, rank.stat.pid, int(port))
+        return _find_listener(context, rank.stat.pid, int(port))
     return None
+
+
+def _find_listener(context: LookContext, pid: int, port: int) -> Listener | None:
+    """Return who listens on TCP `port` where process `pid` lives; None where nobody does. Raises Gone."""
+    listening = context.sockets(pid).listening(port)
+    if not listening:
+        return None
+    address = next(iter(listening.values()))
+    for near in context.procfs.line(pid):  # a launcher may hold the store for its ranks
+        with suppress(Gone, NotPermitted):
+            if any(inode in listening for inode in sockets_of(context.procfs, near)):
+                return Listener(address=address, pid=near, name=context.procfs.known_name(near), of_job=True)
+    for inode, at in listening.items():
+        holders = context.holders(f"socket:[{inode}]")
+        if holders:
+            return Listener(address=at, pid=holders[0][0], name=context.procfs.known_name(holders[0][0]))
+    return Listener(address=address)

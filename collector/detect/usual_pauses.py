@@ -36,7 +36,7 @@ class UsualPauses:
     def usual(self) -> float | None:
         """The longest pause that counts as usual; None: none was seen."""
         longest = max(self._pauses, default=0.0)
-        repeated = max((pause for pause in self._pauses if self._is_repeated(pause)), default=0.0)
+        repeated = max((p for p in self._pauses if sum(other >= p / 2 for other in self._pauses) > 1), default=0.0)
         return max(self._known, repeated, longest * LONGEST_PAUSES / USUAL_PAUSES) or None
 
     @property
@@ -48,6 +48,3 @@ class UsualPauses:
     def outlived(self) -> float:
         """How long a pause must be to be longer than any that the job has come out of by itself; 0: it had none."""
         return LONGEST_PAUSES * max(self._pauses, default=0.0)
-
-    def _is_repeated(self, pause: float) -> bool:
-        return sum(other >= pause / 2 for other in self._pauses) > 1

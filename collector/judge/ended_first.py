@@ -185,10 +185,9 @@ def how_they_ended(ended: Mapping[int, Exited]) -> str:
     how: dict[str, list[int]] = defaultdict(list)
     for rank, exited in ended.items():
         how[in_words(exited)].append(rank)
-    said = [_of_ranks(ranks, words) for words, ranks in how.items()]
+    said = [
+        f"{ranks_in_words(ranks)} {words if len(ranks) == 1 else words.replace('was ', 'were ', 1)}"
+        for words, ranks in how.items()
+    ]
     more = [f"and {counted(len(said) - _MOST_WAYS, 'other way')}"] if len(said) > _MOST_WAYS else []
     return "; ".join([*said[:_MOST_WAYS], *more])
-
-
-def _of_ranks(ranks: Sequence[int], words: str) -> str:
-    return f"{ranks_in_words(ranks)} {words if len(ranks) == 1 else words.replace('was ', 'were ', 1)}"

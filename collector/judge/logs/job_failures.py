@@ -175,8 +175,7 @@ def _opinion(rank: int | None, event: LogEvent, told: list[Said], statements: St
     same = [
         each for each in told if each[1].kind in (EventKind.OUT_OF_MEMORY, EventKind.DEVICE_ERROR) and each[0] is None
     ]
-    ended_only = event.kind is EventKind.SIGNAL  # which another line may explain
-    causes = [cause_of_failure(each) for _, each in same if ended_only] or [cause_of_failure(event)]
+    causes = [cause_of_failure(each) for _, each in same if _is_vague(event)] or [cause_of_failure(event)]
     unsure = (_NO_TIME,) if waited and "died" in event.fields and not event.stamp else ()
     remarks = dict.fromkeys((*unsure, *(remark for _, each in [(rank, event), *same] for remark in remarks_on(each))))
     shown = [(rank, event), *(said for said in same if said[1] is not event)][:4]
@@ -205,6 +204,11 @@ def _named(rank: int | None, event: LogEvent, told: list[Said]) -> tuple[int, ..
         alike -= {None} if _device_fails(event) else set()  # two devices seldom break at once
         return (rank,) if rank is not None and alike == {rank} else ()
     return _in_table(event, told)
+
+
+def _is_vague(event: LogEvent) -> bool:
+    """Does it only say that a process ended, which another line may explain?"""
+    return event.kind is EventKind.SIGNAL
 
 
 def _in_table(event: LogEvent, told: list[Said]) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from collector.align.marks.reports import numbers_in
 from collector.align.observations import Observations
 from collector.judge.fault import kind_of
 from collector.judge.logs.vote import Opinion, line_of, opinion_by, with_field
+from shared.answer.diagnosis import LogEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 from shared.wire.log_events import EventKind, LogEvent
@@ -70,7 +71,7 @@ def opinions_by_own_words(statements: Statements, observations: Observations, af
     cause = causes.pop() if len(causes) == 1 else Cause.UNKNOWN
     shown = (
         *(line_of(event, rank) for rank, event in sorted(failed.items())),
-        *(line_of(next(filter(is_wait, statements.by_rank[rank])), rank) for rank in waiting[:1]),
+        *(_wait_line(rank, statements) for rank in waiting[:1]),
         *(line_of(event, None, culprits) for event in first.values()),
     )
     words = {"why": cause.value} | ({"launched": ""} if first else {})
@@ -91,6 +92,10 @@ def has_lost_peers(statements: Statements) -> bool:
     """Did connections end, as they do when the process at their other end does?"""
     told = statements.of_kind(EventKind.TRANSPORT_ERROR, EventKind.RENDEZVOUS, EventKind.EXCEPTION)
     return any(_LOST.search(event.text) for _, event in told)
+
+
+def _wait_line(rank: int, statements: Statements) -> LogEvidence:
+    return line_of(next(event for event in statements.by_rank[rank] if is_wait(event)), rank)
 
 
 def first_failure(events: tuple[LogEvent, ...]) -> LogEvent | None:

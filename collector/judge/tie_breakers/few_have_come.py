@@ -4,7 +4,7 @@ from collector.align.groups.device_queues import unfinished
 from collector.align.groups.process_groups import siblings_of
 from collector.align.groups.table import GroupView
 from collector.align.observations import Observations
-from collector.align.roster import ByRank, Presence, Roster
+from collector.align.roster import ByRank, Roster
 from collector.align.stacks.activity import Activity
 from collector.align.thresholds import is_majority
 from collector.judge.certainty import Support
@@ -12,13 +12,13 @@ from collector.judge.fault import TELLING, Fault
 from collector.judge.tie_breakers.call_order import CallOrders
 from collector.judge.tie_breakers.one_too_many import undecided_pair
 from collector.judge.tie_breakers.skipped_call import shift_of
-from shared.answer.words import Cause, Kind
+from shared.answer.words import Kind
 from shared.isolation import costs_itself
 
 
 @costs_itself(lambda fault, observations, programs: fault.without_culprits(), part="few have come")
 def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fault:
-    """Return the fault with the few as culprits, where they wait for many who communicate elsewhere or are done."""
+    """Return the fault with the few as culprits, where these are shown to have made a call of their own."""
     if fault.kind is Kind.P2P_UNMATCHED:
         return undecided_pair(fault, observations)
     if fault.group is None or fault.kind not in (Kind.RANK_NOT_JOINED, Kind.RANK_EXITED):
@@ -26,10 +26,6 @@ def turned(fault: Fault, observations: Observations, programs: CallOrders) -> Fa
     waiting = {edge.waiter for edge in fault.edges if edge.group is fault.group and edge.sequence == fault.sequence}
     if not _few_have_come(fault.group, fault.sequence, observations):
         return fault
-    gone_on = {rank for rank in fault.group.members if _went_on(rank, observations)}
-    if gone_on.issuperset(fault.culprits) and 2 * len(gone_on) >= len(fault.group.members):
-        remark = "most of the group went on without this operation"
-        return fault.convicting(waiting, Support.PART_OF_RECORD, *fault.remarks, remark)
     shifts = [shift_of(fault.group, rank, fault.culprits[0]) for rank in sorted(waiting)]
     others_agree = len(fault.group.lanes) > 2 or bool(siblings_of(fault.group, observations.groups))
     if others_agree and all(shift is not None and shift.by < 0 for shift in shifts):
@@ -78,11 +74,3 @@ def _held_elsewhere(rank: int, activities: ByRank[Activity]) -> bool:
     """Does its stack or state tell what holds it, whatever the others do?"""
     activity = activities.get(rank)
     return activity is not None and (activity.cause in TELLING or activity.kernel_tells)
-
-
-def _went_on(rank: int, observations: Observations) -> bool:
-    """Has it ended well, or does it leave? Whoever waits elsewhere is no root to begin with."""
-    if observations.roster.ranks[rank].presence is Presence.EXITED:
-        return _ended_well(rank, observations.roster)
-    activity = observations.activities.get(rank)
-    return activity is not None and activity.cause is Cause.TEARDOWN
