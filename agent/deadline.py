@@ -141,9 +141,10 @@ class ThreadPool:
             return 0 if whose is None else sum(task.whose == whose for task in self._abandoned.values())
 
     def is_stuck(self, owner: Hashable, name: str) -> bool:
-        """Did this task not come back when last somebody asked?"""
+        """Was this task late, and has not come back since?"""
         with self._lock:
-            return (owner, name) in self._abandoned
+            task = self._abandoned.get((owner, name))
+        return task is not None and task.is_alive()
 
     def _outcome(self, task: _Task[T], deadline: Deadline, key: tuple[Hashable, str]) -> T | Exception:
         task.join(deadline.left())

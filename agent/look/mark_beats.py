@@ -69,8 +69,10 @@ class MarkBeats:
             return
         limit, reading = deadline.at_most(_READ_SECONDS), list[Rank]()
         task = partial(self._read_all, due, reading, limit.sooner(_ENDS_SECONDS), take, gone)
-        outcome = self._pool.run({"marks": task}, limit, owner=("marks", self._stuck))["marks"]
-        self._note(outcome, next(iter(reading), None))
+        owner = ("marks", self._stuck)
+        is_stuck = self._pool.is_stuck(owner, "marks")
+        outcome = self._pool.run({"marks": task}, limit, owner=owner)["marks"]
+        self._note(outcome, next(iter(reading), None), is_stuck)
 
     def _read_all(
         self, due: Iterable[Rank], reading: list[Rank], deadline: Deadline, take: Taker, gone: Callable[[Rank], None]
@@ -89,10 +91,10 @@ class MarkBeats:
                 take(rank, marks)
         reading.clear()
 
-    def _note(self, outcome: Exception | None, reading: Rank | None) -> None:
-        """Step 1. A task that was not begun because the one before it still runs is late as well."""
+    def _note(self, outcome: Exception | None, reading: Rank | None, is_stuck: bool) -> None:
+        """Step 1. A task that was not begun because the one before it `is_stuck` is late as well."""
         late_in, self._late_in = self._late_in, None
-        if isinstance(outcome, Late) and reading is None and late_in is not None:
+        if isinstance(outcome, Late) and reading is None and is_stuck and late_in is not None:
             self._blockers.add(late_in, partial(self._pool.is_stuck, ("marks", self._stuck), "marks"))
             self._stuck += 1
         elif isinstance(outcome, Late) and reading is not None:
