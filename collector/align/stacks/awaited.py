@@ -17,10 +17,10 @@ _MOST_KEYS = 3
 _UNSET = (" (nobody has set it)", " (nobody has set them)")
 _OWED = {
     "barrier": "that others have not reached",
-    "condition": "that nobody notifies",
-    "event": "that nobody sets",
+    "condition": "that nobody has notified",
+    "event": "that nobody has set",
     "lock": "that another process holds, or has ended with",
-    "semaphore": "that nobody releases",
+    "semaphore": "that nobody has released",
 }
 """By whom it is owed, or who has taken it, a semaphore does not tell."""
 _SLASHES = re.compile("/+")

@@ -88,8 +88,8 @@ def test_what_only_looks_so_holds_the_others_up(way: str, container: int, tmp_pa
     ("way", "told"),
     [
         ("barrier", "for a multiprocessing barrier that 1 of 4 processes have reached"),
-        ("event", "for a multiprocessing event that nobody sets"),
-        ("slots", "for a multiprocessing semaphore that nobody releases"),
+        ("event", "for a multiprocessing event that nobody has set"),
+        ("slots", "for a multiprocessing semaphore that nobody has released"),
         ("lock_of_the_dead", "for a multiprocessing lock that another process holds, or has ended with"),
     ],
 )
