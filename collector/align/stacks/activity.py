@@ -144,11 +144,16 @@ def _keeps_gil(thread: Thread) -> bool:
 
 
 def _with_gil(seen: Activity) -> Activity:
-    """That a sleeper keeps the GIL is its cause only where nothing but a signal tells what it sleeps in."""
+    """That a sleeper keeps the GIL is its cause only where nothing but a signal tells what it sleeps in.
+
+    Python's own waits for signals let go of it: one that does not is no wait for what others send.
+    """
     if not seen.keeps_gil or seen.doing is not Doing.OUTSIDE:
         return seen
-    if WaitsOn.SIGNAL in seen.waits_on or (seen.is_plain and not seen.kernel_tells):
-        return replace(_placed(seen, "asleep and holding the GIL"), cause=Cause.GIL)
+    by_signal = WaitsOn.SIGNAL in seen.waits_on
+    if by_signal or (seen.is_plain and not seen.kernel_tells):
+        may_pass = seen.may_pass and not by_signal
+        return replace(_placed(seen, "asleep and holding the GIL"), cause=Cause.GIL, may_pass=may_pass)
     return _placed(seen, f"{seen.label} without releasing the GIL", *seen.waits_on)
 
 

@@ -125,12 +125,17 @@ def seen(pid: int) -> tuple[Awaited, ...]:
 
 
 def waiting(python: str, statement: str, kind: object) -> Awaited:
-    """Return what the main thread of a program waits for, once that is of this kind."""
+    """Return what the main thread of a program waits for, once that is of this kind.
+
+    It is asked again then: the first look may have begun before it waited, and have read its threads and maps before.
+    """
     with running(command=[python, "-c", f"{PROGRAM}\n{statement}"], wait=False) as process:
-        found = until(
-            lambda: [each for each in seen(process.pid) if each.tid == process.pid and each.kind == kind], bool
-        )
-        return found[0]
+
+        def found() -> list[Awaited]:
+            return [each for each in seen(process.pid) if each.tid == process.pid and each.kind == kind]
+
+        until(found, bool)
+        return until(found, bool)[0]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -168,11 +173,12 @@ def test_the_thread_whose_end_is_awaited_is_known(python: str) -> None:
         command=[python, "-c", f"{PROGRAM}\njoin(threading.Thread(target=stuck, name='uploader', daemon=True))"],
         wait=False,
     ) as process:
-        threads = until(lambda: [each.thread for each in seen(process.pid) if each.kind == "thread"], any)
-        thread = threads[0]
-        assert thread is not None
-        assert (thread.name, thread.alive) == ("uploader", True)
-        assert thread.tid in ProcFs().tids(process.pid)
+        threads = until(
+            lambda: [each.thread for each in seen(process.pid) if each.kind == "thread"],
+            lambda threads: any(thread is not None and thread.alive for thread in threads),
+        )
+        (thread,) = filter(None, threads)
+        assert thread.name == "uploader" and thread.tid in ProcFs().tids(process.pid)
 
 
 NAMED_SO = """

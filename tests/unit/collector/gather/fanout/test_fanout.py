@@ -125,8 +125,8 @@ async def test_agent_that_hangs_is_given_up_at_the_deadline(handle: Handler) -> 
     missing = await why(handle, seconds=0.5)
     assert missing.reason is Reason.TIMED_OUT
     assert (told := re.search(r"within (\d\.\d) s", missing.detail)), missing.detail
-    assert 0.5 <= float(told[1]) < 3.0  # longer than allowed by what kept this process itself from hearing it
-    assert time.monotonic() - began < 30.0
+    assert float(told[1]) < 3.0  # from when it was asked; longer than allowed by what kept this process from hearing it
+    assert 0.5 <= time.monotonic() - began < 30.0
 
 
 async def test_nobody_listens() -> None:
