@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from agent.errors import Gone
-from agent.find.pod_of_process import is_kubelets, place_of
+from agent.find.pod_of_process import kubelets_place_of
 from agent.find.process_owner import user_of
 from agent.proc.procfs import ProcFs, Stat
 from shared.errors import NotPermitted
@@ -104,7 +104,7 @@ class Blockers:
 
     def _whose(self, pid: int) -> _Whose:
         with suppress(Gone):
-            place = place_of(self._procfs, pid) if is_kubelets(self._procfs, pid) else None
+            place = kubelets_place_of(self._procfs, pid)
             return user_of(self._procfs, pid), None if place is None else place.pod_uid
         return None, None
 

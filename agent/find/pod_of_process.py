@@ -13,6 +13,7 @@ from typing import NamedTuple
 from agent.errors import Gone
 from agent.proc.procfs import ProcFs, reading
 from shared.errors import NotPermitted
+from shared.wire.job_names import NAMESPACE
 
 # 0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod3b1e2c4d_5f60_7182_93a4_b5c6d7e8f901.slice/
 #    cri-containerd-<64 digits>.scope                                        (systemd's names, in one line)
@@ -34,7 +35,7 @@ NODE = 1
 
 _LOGS = "/var/log/pods"
 _MOST_PODS = 10_000
-_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_NAMESPACE = re.compile(NAMESPACE)
 
 
 class ContainerPlace(NamedTuple):
@@ -47,20 +48,19 @@ class ContainerPlace(NamedTuple):
 
 def place_of(procfs: ProcFs, pid: int) -> ContainerPlace | None:
     """Return where process `pid` runs; None where it is in no pod or may not be read."""
+    return _place_by(_line_of(procfs, pid), procfs, pid)
+
+
+def kubelets_place_of(procfs: ProcFs, pid: int) -> ContainerPlace | None:
+    """The same, if the control group that names the pod is kubelet's from its beginning: a user may name theirs so."""
     line = _line_of(procfs, pid)
-    found = None if line is None else _POD.search(line)
-    return None if found is None else ContainerPlace(found[1].replace("_", "-"), found[2], _innermost_pid(procfs, pid))
-
-
-def is_kubelets(procfs: ProcFs, pid: int) -> bool:
-    """Is the control group that names the pod kubelet's from its beginning? A user may name one of their own so."""
-    return _KUBELET.match(_line_of(procfs, pid) or "") is not None
+    return _place_by(line, procfs, pid) if line is not None and _KUBELET.match(line) is not None else None
 
 
 def namespace_of(procfs: ProcFs, pid: int) -> str | None:
     """Return the namespace of the pod that process `pid` runs in; None where it is in none, or kubelet does not say."""
-    place = place_of(procfs, pid)
-    if place is None or not is_kubelets(procfs, pid):
+    place = kubelets_place_of(procfs, pid)
+    if place is None:
         return None
     try:
         with reading(NODE), os.scandir(procfs.path(NODE, "root") + _LOGS) as pods:
@@ -69,6 +69,11 @@ def namespace_of(procfs: ProcFs, pid: int) -> str | None:
             return next(filter(_NAMESPACE.fullmatch, namespaces), None)
     except (Gone, NotPermitted):
         return None
+
+
+def _place_by(line: str | None, procfs: ProcFs, pid: int) -> ContainerPlace | None:
+    found = None if line is None else _POD.search(line)
+    return None if found is None else ContainerPlace(found[1].replace("_", "-"), found[2], _innermost_pid(procfs, pid))
 
 
 def _line_of(procfs: ProcFs, pid: int) -> str | None:

@@ -15,13 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from shared.errors import InvalidSettings, quoted
+from shared.wire.job_names import NAMESPACE, USER
 
 # users=1001,c1000,alice    namespaces=team-a,team-b    may=read
 _BOUND = re.compile(r"(users|namespaces|may)=([\w.,$-]{1,4096})", re.ASCII)
-# 1001   c1000
-_USER_ID = re.compile(r"(?:[a-z0-9-]{1,63}\.)?c?[0-9]{1,10}", re.ASCII)
-# RFC 1123 label
-_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_USER, _NAMESPACE = re.compile(USER), re.compile(NAMESPACE)
 
 _ADVICE = "write TOKEN, then none or some of users=1001,alice namespaces=team-a may=read (or may=look)"
 
@@ -78,7 +76,7 @@ def _parsed(name: str, text: str) -> frozenset[str]:
 
 def _user(text: str) -> str:
     """Return a user's id. A name is looked up here: where nodes number their users otherwise, write the number."""
-    if _USER_ID.fullmatch(text):
+    if _USER.fullmatch(text):
         return text
     try:
         return str(pwd.getpwnam(text).pw_uid)

@@ -15,8 +15,13 @@ OF_SLURM = "slurm-"
 UNKNOWN_USER = "?"
 """In place of a user: older agents and files do not report the owner of a process."""
 
+NAMESPACE = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+"""Of Kubernetes: a label of RFC 1123."""
+USER = rf"(?:{NAMESPACE}\.)?c?[0-9]{{1,10}}"
+"""As in `Identity.user`: 1001, c1000, team-a.0."""
+
 # demo@1001        slurm-71@c0        demo@team-a.0        demo@?
-_QUALIFIED = re.compile(r".*@((?:[a-z0-9-]{1,63}\.)?c?\d{1,10}|\?)", re.DOTALL | re.ASCII)
+_QUALIFIED = re.compile(rf".*@({USER}|\?)", re.DOTALL)
 
 
 def qualified(job: str, user: str | None) -> str:

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from agent.errors import Gone
-from agent.find.pod_of_process import NODE, ContainerPlace, is_kubelets, place_of
+from agent.find.pod_of_process import NODE, ContainerPlace, kubelets_place_of
 from agent.proc.file_access import Reader
 from agent.proc.job_files import open_named
 from agent.proc.procfs import ProcFs, reading
@@ -30,10 +30,8 @@ _ROOT = (Reader(0, frozenset(), overrides=True),)
 
 def pod_logs(procfs: ProcFs, pid: int) -> Iterator[tuple[str, Callable[[], AbstractContextManager[int]]]]:
     """Iterate over the one log of the container of process `pid`, with how to open it; none outside Kubernetes."""
-    place = place_of(procfs, pid)
-    if place is None or not is_kubelets(procfs, pid):
-        return
-    path = _path_of(procfs, place)
+    place = kubelets_place_of(procfs, pid)
+    path = None if place is None else _path_of(procfs, place)
     if path is not None:
         yield path, partial(open_named, procfs, NODE, path, _ROOT)
 

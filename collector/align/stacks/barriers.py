@@ -21,7 +21,7 @@ Barrier = tuple[str | None, str]
 
 def barrier_of(view: RankView, activity: Activity) -> Barrier | None:
     """Return the barrier at which a rank waits."""
-    shared = None if activity.awaited is None else activity.awaited.awaited.shared
+    shared = activity.shared
     return None if shared is None or shared.kind != "barrier" or not shared.memory else (view.host, shared.memory)
 
 
@@ -35,16 +35,11 @@ def last_to_come(activities: Mapping[int, Activity], views: Mapping[int, RankVie
             waiting[barrier].append(rank)
     found = {}
     for barrier, ranks in waiting.items():
-        counts = {_counts(activities[rank]) for rank in ranks}
+        counts = {(at.come, at.parties) for rank in ranks if (at := activities[rank].shared) is not None}
         missing = on_node[barrier[0]] - {*ranks}
         if len(ranks) > 1 and len(missing) == 1 and counts == {(len(ranks), len(ranks) + 1)}:
             found[barrier] = missing.pop()
     return found
-
-
-def _counts(activity: Activity) -> tuple[int | None, int | None]:
-    shared = None if activity.awaited is None else activity.awaited.awaited.shared
-    return (None, None) if shared is None else (shared.come, shared.parties)
 
 
 @costs_itself(lambda activities, views: activities)

@@ -6,7 +6,7 @@ from collector.align.stacks.awaited import ThreadWait
 from collector.align.stacks.tables.row_types import WAITS_FOR_RANKS, Doing, Told, WaitsOn
 from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
-from shared.wire.stacks import Frame
+from shared.wire.stacks import Frame, OfProcesses
 
 _PLAIN = frozenset({Told.IN_USER_CODE, Told.IN_LIBRARY})
 """Neither a frame nor the kernel tells anything."""
@@ -48,6 +48,11 @@ class Activity:
     @property
     def waits_for_ranks(self) -> bool:
         return self.doing in WAITS_FOR_RANKS
+
+    @property
+    def shared(self) -> OfProcesses | None:
+        """What processes share, by which it waits for another of them."""
+        return None if self.awaited is None else self.awaited.awaited.shared
 
     @property
     def waits_for_others(self) -> bool:

@@ -103,7 +103,7 @@ def trail_of(view: RankView, activity: Activity, owners: Owners) -> Trail | None
     process = view.process
     if process is None or view.apart is not None or view.presence in HELD or not view.looks:
         return None
-    shared = None if activity.awaited is None else activity.awaited.awaited.shared
+    shared = activity.shared
     if shared is not None:
         at = OtherEnd(kind="semaphore", name=shared_in_words(shared), local=shared.memory)
         hops = (Hop(process.pid, process.name, _call(process), at),)

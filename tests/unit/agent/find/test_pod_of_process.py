@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.find.pod_of_process import ContainerPlace, is_kubelets, place_of
+from agent.find.pod_of_process import ContainerPlace, kubelets_place_of, place_of
 from agent.proc.oom_counts import CGROUPS
 from agent.proc.procfs import ProcFs
 
@@ -60,7 +60,7 @@ def test_pod_and_container_are_read(tmp_path: Path, line: str) -> None:
     procfs = procfs_with(tmp_path, f"12:cpuset:/\n{line}\n")
     uid = STATIC if STATIC in line else UID
     assert place_of(procfs, 7) == (None if line in OTHERS else ContainerPlace(uid, CONTAINER))
-    assert is_kubelets(procfs, 7) is (line in KUBELETS)
+    assert kubelets_place_of(procfs, 7) == (ContainerPlace(uid, CONTAINER) if line in KUBELETS else None)
     assert place_of(procfs, 8) is None  # it has ended meanwhile
 
 
