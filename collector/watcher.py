@@ -216,6 +216,8 @@ class Watcher:
             if alarm is None:
                 continue  # another task reports it
             try:
+                if alarm.ends:
+                    await self._async_store.note(self._store.incidents.resolve, alarm.ends, note=alarm.why_ended)
                 incident = await self._async_store.note(self._store.incidents.report, alarm.incident, alarm.diagnoses)
             except BaseException:
                 self._waiting.setdefault(key, alarm)
@@ -223,7 +225,7 @@ class Watcher:
             if incident.is_live:
                 self.alarms += 1
                 _log.warning("incident %s of %s: %s", incident.id, quoted(incident.job), incident.headline)
-                self.detector.opened(key, incident.id, self._clock(), job_ended=incident.job_ended)
+                self.detector.opened(key, incident, self._clock())
 
     async def _write(self, over: tuple[Over, ...], learnt: dict[JobKey, float]) -> None:
         for each in over:
@@ -283,7 +285,7 @@ class WatchMetrics(Collector):
         yield jobs
         looked, alarms, waiting = (0, 0, 0) if watcher is None else (watcher.looked, watcher.alarms, watcher.waiting)
         yield CounterMetricFamily("unhang_collector_unasked_looks", "Jobs looked at unasked.", looked)
-        yield CounterMetricFamily("unhang_collector_alarms", "Jobs found hung twice, or dead, unasked.", alarms)
+        yield CounterMetricFamily("unhang_collector_alarms", "Jobs found hung or slow twice, or dead, unasked.", alarms)
         yield GaugeMetricFamily("unhang_collector_alarms_waiting", "Alarms that the store has not taken yet.", waiting)
 
 

@@ -18,10 +18,18 @@ class Suspected:
 
 @dataclass(frozen=True)
 class Alarm:
-    """The job was found hung twice with the same fingerprint, or dead. The incident has an id if it is open already."""
+    """The job was found hung or slowed down twice with the same fingerprint, or dead. The incident has an id if it is
+    open already."""
 
     incident: Incident
     diagnoses: tuple[str, ...]
+    ends: str = ""
+    """The id of the one in whose place it comes: of a job that was slow, and hangs or has died."""
+
+    @property
+    def why_ended(self) -> str:
+        """Say why that one is over."""
+        return "the job has died" if self.incident.died else "the job hangs"
 
 
 @dataclass
@@ -34,3 +42,7 @@ class OpenIncident:
     at: float
     job_ended: bool = False
     """Had the job ended by then?"""
+    is_slow: bool = False
+    """Is it of a job that goes on, and is slowed down by one rank?"""
+    is_well: bool = False
+    """Has a look found since that no rank slows it down any more?"""

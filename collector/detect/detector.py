@@ -80,7 +80,7 @@ class Detector:
         told = {(each.job, each.user): each for each in digest.jobs}
         for key in self._of_host.get(host, frozenset()) - told.keys():
             if key in self._jobs:
-                self._jobs[key].drop(host)
+                self._jobs[key].view.drop(host)
         for key, each in told.items():
             self._watch(key, now).take(host, each, now, digest.signs)
         self._of_host[host] = frozenset(told)
@@ -98,7 +98,7 @@ class Detector:
                 over.append(Over(key, watch.incident.id, why))
             elif reason := watch.ask(now):
                 ask.append(ToAsk(key, reason, watch.patience_seconds(now)))
-            if (usual := watch.take_learnt()) is not None:
+            if (usual := watch.pauses.take_learnt()) is not None:
                 learnt.append(Learnt(key, usual))
         for key, orphan in self._orphans.items():
             if now - orphan.since > FORGOTTEN_SECONDS:
@@ -122,10 +122,10 @@ class Detector:
         if key in self._jobs:
             self._jobs[key].pauses.know(usual)
 
-    def opened(self, key: JobKey, id: str, now: float, *, job_ended: bool = False) -> None:
+    def opened(self, key: JobKey, incident: Incident, now: float) -> None:
         """The store has an incident open for this job."""
         if key in self._jobs:
-            self._jobs[key].opened(id, now, job_ended=job_ended)
+            self._jobs[key].opened(incident, now)
 
     def incidents(self) -> dict[str, JobKey]:
         """Return the open incidents by id, with their jobs."""
@@ -151,7 +151,7 @@ class Detector:
             if key not in self._jobs:
                 self._orphans[key] = _Orphan(incident, now)
             elif self._jobs[key].incident is None:
-                self._jobs[key].opened(incident.id, now, job_ended=incident.job_ended)
+                self._jobs[key].opened(incident, now)
 
     def watch_of(self, key: JobKey) -> JobWatch | None:
         """Return one job."""
@@ -185,7 +185,7 @@ class Detector:
             self._named.setdefault(key[0], set()).add(key)
             orphan = self._orphans.pop(key, None)
             if orphan is not None:
-                watch.opened(orphan.incident.id, now, job_ended=orphan.incident.job_ended)
+                watch.opened(orphan.incident, now)
         return watch
 
     def _forget(self, key: JobKey) -> None:

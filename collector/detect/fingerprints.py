@@ -3,7 +3,7 @@
 from collector.detect.roots import roots_of
 from shared.answer.diagnosis import Coverage, Diagnosis, Finding
 from shared.answer.incidents import Fingerprint, Incident, IncidentState
-from shared.answer.words import Cause, Verdict
+from shared.answer.words import Cause, Kind, Verdict
 from shared.rank_sets import fold
 
 _MOST_HOSTS = 64
@@ -13,6 +13,11 @@ _MOST_HOSTS = 64
 def fault_of(diagnosis: Diagnosis) -> Finding | None:
     """Return the finding that an alarm would be about; None: there is nothing to alarm anybody about."""
     return diagnosis.findings[0] if diagnosis.verdict is Verdict.HUNG and diagnosis.findings else None
+
+
+def slowed_by(diagnosis: Diagnosis) -> Finding | None:
+    """Return which rank makes the others of a job wait that goes on; None: none does."""
+    return next((each for each in diagnosis.findings if each.kind is Kind.STRAGGLER), None)
 
 
 def is_over(diagnosis: Diagnosis) -> bool:

@@ -10,6 +10,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from collector.detect.limits import SIGN_SECONDS, SILENT_SECONDS
+from collector.detect.pace import JobPace
 from shared.endings import JobEnd, end_of
 from shared.wire.kernel_events import KERNEL_WORDS
 from shared.wire.registration import STILL_SECONDS, ExitedRank, JobDigest, Sign
@@ -92,6 +93,7 @@ class JobView:
         self.heard = 0.0
         self.highest = -1
         """The highest number that any rank has issued."""
+        self.pace = JobPace()
 
     def take(self, host: str, digest: JobDigest, now: float, signs: Sequence[Sign] = ()) -> float | None:
         """Take in what one node tells. Returns how long all ranks had stood still, where they go on now."""
@@ -101,6 +103,7 @@ class JobView:
             self.attempt, self.ranks, self.exited, self.highest = digest.attempt, {}, {}, -1
             self._still, self._going, self._of_host, self._signs = {}, {}, {}, {}
             self.spins_since, self.timed_out, self._asked_since = {}, frozenset(), {}
+            self.pace = JobPace()
         moving = self._moving_again(digest)
         stood_since = self.stood_since(now) if moving else None
         self.heard = now
@@ -109,6 +112,7 @@ class JobView:
         spun = {rank: self.spins_since.get(rank, now) for rank in digest.spinning}
         self.drop(host)
         self._take_living(host, digest, now)
+        self.pace.take(self.highest, now)
         self.spins_since |= {rank: since for rank, since in spun.items() if rank in self.ranks}
         self.timed_out |= frozenset(digest.timed_out) & self.ranks.keys()
         if digest.unanswered is not None:
@@ -254,6 +258,10 @@ class JobView:
         times = sorted(self.spins_since[rank] for rank, _ in known if rank in self.spins_since)
         most = len(known) // 2
         return times[most] if len(times) > most else None
+
+    def have_crashed(self, ranks: Iterable[int]) -> bool:
+        """Have all of these ended by a signal or with an error?"""
+        return all(rank in self.exited and self.exited[rank].rank.abnormally for rank in ranks)
 
     def gone_on(self, ranks: Iterable[int], since: float) -> tuple[int, int]:
         """Return how many of these ranks have gone on since a time, and how many of them still live."""

@@ -9,8 +9,10 @@
    seen in part is looked at again soon: more may be seen.
 4. A job that has died is an alarm at once, for nothing about it changes any more, unless somebody ended it (cause
    `cancelled`). What it was found hung with before that is what the alarm names.
-5. A job has one incident at a time: whatever else it is found with while that is open is more of it.
-6. It is over when the ranks that stood still go on, or the job is restarted, or has ended and a look has shown how:
+5. A job that goes on slower than it used to is looked at, too. Where the same rank makes the others wait in two looks,
+   ten minutes apart, that is an alarm, until a look finds that it does so no more, or the job hangs or dies.
+6. A job has one incident at a time. Whatever else it is found with meanwhile is more of it, unless a slow job hangs.
+7. It is over when the ranks that stood still go on, or the job is restarted, or has ended and a look has shown how:
    nothing that follows of that end is an alarm. The incident of a dead job is over when that job runs again, or after
    an hour.
 """
@@ -20,7 +22,7 @@ from dataclasses import replace
 
 from collector.align.stacks.phases import Phase
 from collector.detect.alarms import Alarm, OpenIncident, Suspected
-from collector.detect.fingerprints import death_of, fault_of, fingerprint_of, incident_of, is_over
+from collector.detect.fingerprints import death_of, fault_of, fingerprint_of, incident_of, is_over, slowed_by
 from collector.detect.job_view import JobView
 from collector.detect.limits import (
     AGAIN_SECONDS,
@@ -37,23 +39,24 @@ from collector.detect.limits import (
     MOST_TIMEOUT_SHARE,
     SUSPICION_SECONDS,
     TIMEOUT_SHARE,
-    UNREACHABLE_SECONDS,
     UNTOLD_SECONDS,
 )
-from collector.detect.phases import held_for, hung_in, is_held_up, is_last_chance, is_seen_in_part, phase_of
+from collector.detect.phases import (
+    held_for,
+    held_unseen,
+    hung_in,
+    is_held_up,
+    is_last_chance,
+    is_seen_in_part,
+    phase_of,
+)
+from collector.detect.slowed import Slowed
 from collector.detect.triggers import exited, reason_to_look, unanswered
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import Incident, JobState
 from shared.answer.words import Kind, Verdict
-from shared.endings import JobEnd
 from shared.wire.registration import JobDigest, Sign
-
-_ENDED = {
-    JobEnd.FINISHED: "the job has finished",
-    JobEnd.DIED: "the job has died",
-    JobEnd.ENDED: "the job has ended",
-}
 
 
 class JobWatch:
@@ -74,13 +77,13 @@ class JobWatch:
         self._asking = False
         self._asked_at = float("-inf")
         self._next_ask = 0.0
+        self._slowed = Slowed()
         self._gone_since: float | None = None
         self._going_since: float | None = None
         self._end_seen_at: float | None = None
         """When a look showed how it ended."""
         self._unseen_since: float | None = None
         """Since when some ranks could not be looked at, each time that somebody looked."""
-        self._learnt = False
         self._is_asked = False
 
     # Step 1.
@@ -102,10 +105,6 @@ class JobWatch:
         if pause is not None:
             self._go_on(pause)
 
-    def drop(self, host: str) -> None:
-        """A node tells of the job no more."""
-        self.view.drop(host)
-
     def ask(self, now: float) -> str:
         """Return why the job is to be looked at now; empty: it is not. Whoever asks says what came of it."""
         early = now < max(self._next_ask, self._asked_at + LEAST_BETWEEN_SECONDS)
@@ -114,7 +113,7 @@ class JobWatch:
         reason = self._trigger(now)
         if reason:
             self._asking, self._asked_at, self.reason = True, now, reason
-            self._set_state(now)
+            self.check(now)
         return reason
 
     def patience_seconds(self, now: float) -> float:
@@ -125,13 +124,16 @@ class JobWatch:
     def _trigger(self, now: float) -> str:
         if self._end_seen_at is not None:
             return ""
-        if self.incident is not None:
-            died = "" if self.view.ranks or self.incident.job_ended else exited(self.view, now)
-            return died or ("an incident is open" if now - self._asked_at >= HUNG_AGAIN_SECONDS else "")
+        is_due = self.incident is not None and now - self._asked_at >= HUNG_AGAIN_SECONDS
+        again = "an incident is open" if is_due else ""
+        if self._hang is not None:
+            died = "" if self.view.ranks or self._hang.job_ended else exited(self.view, now)
+            return died or again
         suspected = self.suspected is not None and now - self.suspected.at <= SUSPICION_SECONDS
-        return reason_to_look(self.view, self.pauses, now) or ("it was found hung once" if suspected else "")
+        hangs = reason_to_look(self.view, self.pauses, now) or ("it was found hung once" if suspected else "")
+        return hangs or again or self._slowed.reason_to_look(self.view, now)
 
-    # Steps 2 to 4.
+    # Steps 2 to 5.
 
     def answered(self, diagnosis: Diagnosis | None, now: float) -> Alarm | None:
         """Take in the diagnosis that was asked for; None: there is none. Returns the alarm, if it is one."""
@@ -148,7 +150,7 @@ class JobWatch:
             return self._found_ended(diagnosis, before, now)
         if fault is None:
             self._found_well(diagnosis, now)
-            return None
+            return self._found_slow(diagnosis, now)
         if self.phase is None and self.view.highest <= 1 and fault.kind is not Kind.REQUESTS_UNANSWERED:
             self.phase = Phase.FIRST_STEP
         return self._found_hung(diagnosis, fault, now)
@@ -165,7 +167,19 @@ class JobWatch:
         if timeout is not None and stood < timeout * TIMEOUT_SHARE < stood + again:
             again = max(LEAST_BETWEEN_SECONDS, timeout * TIMEOUT_SHARE - stood)
         self._next_ask = now + again
-        self._set_state(now)
+        self.check(now)
+
+    def _found_slow(self, diagnosis: Diagnosis, now: float) -> Alarm | None:
+        """Step 5: does one rank make the others wait at each step, as it did before?"""
+        finding = slowed_by(diagnosis)
+        if finding is None and diagnosis.verdict is Verdict.NOT_HUNG and self.incident is not None:
+            self.incident = replace(self.incident, is_well=True)
+        known = None if finding is None else fingerprint_of(finding, self.job, self.user)
+        first = self._slowed.found("" if known is None else known.culprits, diagnosis.id, diagnosis.verdict, now)
+        if finding is None or known is None or not first or self._hang is not None:
+            return None
+        incident = incident_of(diagnosis, finding, known, trigger=self.reason)
+        return self._alarm(incident, first, diagnosis.id)
 
     def _found_hung(self, diagnosis: Diagnosis, fault: Finding, now: float) -> Alarm | None:
         known, earlier = fingerprint_of(fault, self.job, self.user), self.suspected
@@ -180,7 +194,7 @@ class JobWatch:
             again = min(max(CONFIRM_SECONDS, held), SUSPICION_SECONDS / 2)
             soon = max(UNTOLD_SECONDS, now - first) if is_seen_in_part(diagnosis) else again
             self._next_ask = now + min(again, soon)
-            self._set_state(now)
+            self.check(now)
             return None
         self._next_ask = now + HUNG_AGAIN_SECONDS
         ids = tuple(dict.fromkeys(each for each in (id, diagnosis.id) if each))
@@ -191,11 +205,11 @@ class JobWatch:
         earlier, self.suspected = self.suspected, None
         self._end_seen_at = now
         self._gone_since = now  # what this look adds to an open incident is to be there before that is over
-        self._set_state(now)
+        self.check(now)
         death = death_of(diagnosis)
         hung = None if before is None else fault_of(before)
         told = (diagnosis, death)
-        is_hung = self.incident is not None or (earlier is not None and earlier.held <= 0)
+        is_hung = self._hang is not None or (earlier is not None and earlier.held <= 0)
         if before is not None and hung is not None and is_hung:
             told = (before, hung) if death is not None else told
         shown, fault = told
@@ -209,53 +223,46 @@ class JobWatch:
         """Return for how many more seconds ranks must stand still until this is an alarm."""
         timeout = self.view.timeout_seconds
         most = float("inf") if timeout is None else MOST_TIMEOUT_SHARE * timeout - still
-        if fault.culprits and all(self._has_crashed(rank) for rank in fault.culprit_ranks):
+        if fault.culprits and self.view.have_crashed(fault.culprit_ranks):
             return 0.0
         held = held_for(diagnosis, self.phase, self.pauses) - still
-        return min(most, max(held, self._held_unseen(still, now)))
-
-    def _held_unseen(self, still: float, now: float) -> float:
-        """The same where ranks could not be looked at: their node may stand still for a while.
-
-        That counts from when it fell silent. One that tells of itself and cannot be asked may stand still again and
-        again. Of ranks that nobody has ever told of, it counts from when the others stopped.
-        """
-        if self._unseen_since is None or self.view.quietest is None:
-            return 0.0
-        told = len(self.view.ranks) + len(self.view.exited)
-        silent = max(now - self.view.quietest, (now - self._unseen_since) / 2)
-        return UNREACHABLE_SECONDS - (silent if told >= (self.view.world_size or 0) else still)
-
-    def _has_crashed(self, rank: int) -> bool:
-        return (known := self.view.exited.get(rank)) is not None and known.rank.abnormally
+        return min(most, max(held, held_unseen(self.view, self._unseen_since, still, now)))
 
     def _still_for(self, now: float) -> float:
         asked = (self.view.stood_since, self.view.partly_stood_since, self.view.idle_since)
         since = next((at for each in asked if (at := each(now)) is not None), now)
         return now - since
 
-    # Steps 5 and 6.
+    # Steps 6 and 7.
 
     def _alarm(self, incident: Incident, *diagnoses: str) -> Alarm:
         """Return what was found as a new incident, or as more of the open one."""
         id = "" if self.incident is None else self.incident.id
-        return Alarm(incident.model_copy(update={"id": id}), tuple(dict.fromkeys(diagnoses)))
+        same, ends = (id, "") if incident.is_slow or self._hang is not None else ("", id)
+        return Alarm(incident.model_copy(update={"id": same}), tuple(dict.fromkeys(diagnoses)), ends)
 
-    def opened(self, id: str, now: float, *, job_ended: bool = False) -> None:
+    @property
+    def _hang(self) -> OpenIncident | None:
+        """Its incident, unless that is of a slow job."""
+        return None if self.incident is None or self.incident.is_slow else self.incident
+
+    def opened(self, incident: Incident, now: float) -> None:
         """The store has opened an incident for it, or one was open when this collector began."""
         stood = tuple(rank for rank, view in self.view.ranks.items() if view.is_still or view.is_idle)
-        self.incident, self._going_since = OpenIncident(id, stood or tuple(self.view.ranks), now, job_ended), None
+        ranks = stood or tuple(self.view.ranks)
+        self.incident = OpenIncident(incident.id, ranks, now, incident.job_ended, incident.is_slow)
+        self._going_since = None
         self.suspected, self._asked_at = None, now
-        self._set_state(now)
+        self.check(now)
 
     def closed(self, now: float, *, false_alarm: bool = False) -> None:
         """The incident is over. After a false alarm, so long a pause is usual."""
         stood = self._still_for(now)
-        if false_alarm and self.pauses.learn(stood):
-            self._learnt = True
+        if false_alarm:
+            self.pauses.learn(stood)
         self.incident = None
         self._next_ask = now + (max(stood, AGAIN_SECONDS) if false_alarm else 0.0)
-        self._set_state(now)
+        self.check(now)
 
     def over(self, now: float) -> str:
         """Return why its open incident is over; empty: it is not, or there is none."""
@@ -265,25 +272,33 @@ class JobWatch:
             return self._over_though_ended(self.incident, now)
         if self._has_ended(now):
             how_is_told = self._end_seen_at is not None or not exited(self.view, now)
-            return _ENDED[self.view.end] if how_is_told and not self._asking else ""
+            return self._ended if how_is_told and not self._asking else ""
+        if self.incident.is_slow:
+            return "no rank makes the others wait any more" if self.incident.is_well else ""
         moved, living = self.view.gone_on(self.incident.stood, self.incident.at)
-        if 2 * moved <= living or self.view.stood_since(now) is not None:
-            self._going_since = None
-            return ""
-        self._going_since = now if self._going_since is None else self._going_since
-        return "the job goes on" if now - self._going_since >= FLAP_SECONDS else ""
+        goes_on = 2 * moved > living and self.view.stood_since(now) is None
+        return "the job goes on" if self._lasts(goes_on, now) else ""
 
     def _over_though_ended(self, incident: OpenIncident, now: float) -> str:
         """Does it run again, according to what agents have reported since? One may not have told of the end yet."""
-        if not any(view.heard > incident.at for view in self.view.ranks.values()):
-            self._going_since = None
-            return _ENDED[self.view.end] if now - incident.at > FORGOTTEN_SECONDS else ""
-        self._going_since = now if self._going_since is None else self._going_since
-        return "the job runs again" if now - self._going_since >= FLAP_SECONDS else ""
+        runs = any(view.heard > incident.at for view in self.view.ranks.values())
+        if self._lasts(runs, now):
+            return "the job runs again"
+        return self._ended if not runs and now - incident.at > FORGOTTEN_SECONDS else ""
+
+    def _lasts(self, goes_on: bool, now: float) -> bool:
+        """Has the job gone on for long enough, not for a step alone?"""
+        self._going_since = (self._going_since or now) if goes_on else None
+        return goes_on and now - (self._going_since or now) >= FLAP_SECONDS
+
+    @property
+    def _ended(self) -> str:
+        return f"the job has {self.view.end.value}"
 
     def _begin_again(self) -> None:
         """The launcher has restarted the job: what was suspected is gone with the old ranks."""
         self.suspected, self.last, self.phase, self._next_ask = None, None, None, 0.0
+        self._slowed = Slowed()
         self._end_seen_at = None
         if self.incident is not None:
             self.incident = replace(self.incident, stood=tuple(self.view.ranks))
@@ -292,13 +307,8 @@ class JobWatch:
         """All ranks had stood still for so long, and go on: by itself, if nobody was told."""
         self.suspected, self.phase, self._next_ask = None, None, 0.0
         was_idle = self.last is not None and self.last.state == "idle"  # how long clients ask nothing tells of no pause
-        if self.incident is None and not was_idle and self.pauses.learn(pause):
-            self._learnt = True
-
-    def take_learnt(self) -> float | None:
-        """Return what counts as usual, if that has changed since the last call."""
-        learnt, self._learnt = self._learnt, False
-        return self.pauses.usual if learnt else None
+        if self.incident is None and not was_idle:
+            self.pauses.learn(pause)
 
     def _has_ended(self, now: float) -> bool:
         if self.view.ranks:
@@ -312,9 +322,6 @@ class JobWatch:
 
     def check(self, now: float) -> None:
         """Let time pass."""
-        self._set_state(now)
-
-    def _set_state(self, now: float) -> None:
         state = self._state(now)
         if state is not self.state:
             self.state, self.since = state, now
@@ -322,7 +329,7 @@ class JobWatch:
                 self.reason = ""
 
     def _state(self, now: float) -> JobState:
-        if self.incident is not None and not self.incident.job_ended:
+        if self._hang is not None and not self._hang.job_ended:
             return JobState.HUNG
         if self._has_ended(now):
             return JobState(self.view.end)

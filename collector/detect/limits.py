@@ -35,6 +35,15 @@ EXITED_SECONDS = 3.0
 LOST_SECONDS = 25.0
 """Until when a job that ended badly as a whole is looked at, once: the diagnosis keeps how its ranks ended."""
 
+PACE_SECONDS = 300.0
+"""How long the operations of a running job are counted for each figure of its pace …"""
+LEAST_PACES, MOST_PACES = 4, 144
+"""… of which so many must be known before, half a day's at most …"""
+SLOWER_TIMES, SLOWER_SHARE = 2, 0.7
+"""… until it is looked at since the last two are below this share of what was usual."""
+SLOW_SECONDS = 600.0
+"""Between the looks that find the same rank to slow a job down, before it is an alarm: a step or two may be uneven."""
+
 AGAIN_SECONDS = 30.0
 """Until a job that was found well, or of which nothing could be told, is looked at again: as long as it has stood …"""
 MOST_AGAIN_SECONDS = 600.0

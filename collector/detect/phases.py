@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
-from collector.detect.limits import CONFIRM_SECONDS
+from collector.detect.job_view import JobView
+from collector.detect.limits import CONFIRM_SECONDS, UNREACHABLE_SECONDS
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding, Place, Where
 from shared.answer.words import Cause, Certainty, Kind
@@ -57,6 +58,19 @@ def held_for(diagnosis: Diagnosis, phase: Phase | None, pauses: UsualPauses) -> 
     if phase is not None and finding.kind not in _NEVER_WORK:
         allowed = max(ALLOWED_SECONDS[phase], pauses.allowance)
     return allowed
+
+
+def held_unseen(view: JobView, unseen_since: float | None, still: float, now: float) -> float:
+    """Return for how long an alarm is held back where ranks could not be looked at: their node may stand still.
+
+    That counts from when it fell silent. One that tells of itself and cannot be asked may stand still again and
+    again. Of ranks that nobody has ever told of, it counts from when the others stopped.
+    """
+    if unseen_since is None or view.quietest is None:
+        return 0.0
+    told = len(view.ranks) + len(view.exited)
+    silent = max(now - view.quietest, (now - unseen_since) / 2)
+    return UNREACHABLE_SECONDS - (silent if told >= (view.world_size or 0) else still)
 
 
 def is_last_chance(diagnosis: Diagnosis, timeout: float | None, still: float) -> bool:

@@ -96,3 +96,9 @@ def _idle(view: JobView, pauses: UsualPauses, now: float) -> str:
     if since is None or now - since < max(IDLE_SECONDS, USUAL_PAUSES * (pauses.usual or 0.0)):
         return ""
     return f"no rank has done anything for {now - since:.0f} s"
+
+
+def slower(view: JobView) -> str:
+    """Does it go on, and slower than it used to?"""
+    pace = view.pace.slower
+    return "" if pace is None else f"it issues {pace[0]:.3g} operations a minute in place of {pace[1]:.3g}"

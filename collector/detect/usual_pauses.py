@@ -19,18 +19,23 @@ class UsualPauses:
         """`known`: what was learnt in earlier runs of this name."""
         self._known = known or 0.0
         self._pauses: deque[float] = deque(maxlen=MOST_LEARNT)
+        self._learnt = False
 
     def know(self, seconds: float) -> None:
         """Take over what was learnt in earlier runs."""
         self._known = max(self._known, seconds)
 
-    def learn(self, seconds: float) -> bool:
-        """Take in a pause that ended by itself. Returns whether more counts as usual than before."""
-        if seconds < LEAST_LEARNT_SECONDS:
-            return False
-        before = self.usual
-        self._pauses.append(seconds)
-        return (self.usual or 0.0) > (before or 0.0)
+    def learn(self, seconds: float) -> None:
+        """Take in a pause that ended by itself."""
+        if seconds >= LEAST_LEARNT_SECONDS:
+            before = self.usual
+            self._pauses.append(seconds)
+            self._learnt |= (self.usual or 0.0) > (before or 0.0)
+
+    def take_learnt(self) -> float | None:
+        """Return what counts as usual, if that is more than at the last call."""
+        learnt, self._learnt = self._learnt, False
+        return self.usual if learnt else None
 
     @property
     def usual(self) -> float | None:

@@ -25,14 +25,11 @@ _INCIDENT = "Incident, with what to do now"
 _TEST = "TEST, nothing hangs: "
 
 _WORDS = {
-    IncidentChangeKind.OPENED: "Hung",
-    IncidentChangeKind.REOPENED: "Hung again",
     IncidentChangeKind.ACKNOWLEDGED: "Acknowledged",
     IncidentChangeKind.RESOLVED: "Resolved",
     IncidentChangeKind.FALSE_ALARM: "False alarm",
 }
-_WORDS_OF_DEATHS = {IncidentChangeKind.OPENED: "Died", IncidentChangeKind.REOPENED: "Died again"}
-"""Of an incident that is a job's death."""
+_AGAIN = {IncidentChangeKind.OPENED: "", IncidentChangeKind.REOPENED: " again"}
 
 
 @dataclass(frozen=True)
@@ -118,8 +115,9 @@ def one_line(text: str, *, most: int = MOST_NAME) -> str:
 
 
 def _word(event: IncidentEvent) -> str:
-    words = {**_WORDS, **_WORDS_OF_DEATHS} if event.incident.died else _WORDS
-    return words.get(event.kind, event.kind.value)
+    incident = event.incident
+    job_is = "Died" if incident.died else "Slow" if incident.is_slow else "Hung"
+    return job_is + _AGAIN[event.kind] if event.kind in _AGAIN else _WORDS.get(event.kind, event.kind.value)
 
 
 def _why(event: IncidentEvent) -> str:

@@ -8,11 +8,14 @@ from collector.notify.notice import Notice, one_line
 from collector.notify.outgoing import Outgoing, json_bytes
 from collector.notify.receivers import PagerDutyReceiver
 from shared.answer.incidents import IncidentChangeKind
+from shared.answer.words import Kind
 
 MOST_SUMMARY = 1024
 """Characters."""
 MOST_EVENT_BYTES = 512_000
 _MOST_STACK = 16_000
+_MORE_THAN_SLOW = ("critical", "error")
+"""A job that goes on is for office hours."""
 
 _ACTIONS = {
     IncidentChangeKind.ACKNOWLEDGED: "acknowledge",
@@ -42,11 +45,11 @@ def compose_event(receiver: PagerDutyReceiver, notice: Notice) -> Outgoing:
 
 
 def _payload(receiver: PagerDutyReceiver, notice: Notice) -> dict[str, object]:
-    names = notice.names
+    names, is_slow = notice.names, notice.facts["kind"] == Kind.STRAGGLER.value
     payload: dict[str, object] = {
         "summary": one_line(notice.summary, most=MOST_SUMMARY),
         "source": names.get("host") or names.get("job") or "unhang",
-        "severity": receiver.severity,
+        "severity": "warning" if is_slow and receiver.severity in _MORE_THAN_SLOW else receiver.severity,
         "timestamp": notice.began_at,
         "class": notice.facts["kind"],
         "custom_details": _details(notice),

@@ -186,7 +186,9 @@ class Incident(Contract):
     history: tuple[IncidentChange, ...] = Field(default=(), description="What happened to it, oldest first.")
     world_size: int | None = Field(default=None, description="Ranks of the job.")
     gpus: int = Field(default=0, description="GPUs that the job holds, as far as they are known; 0: none is.")
-    gpu_hours: float = Field(default=0.0, description="What they have cost since `still_since`, until it was over.")
+    gpu_hours: float = Field(
+        default=0.0, description="What they have cost since `still_since`, until it was over; 0 of a slow job."
+    )
     silenced_by: tuple[str, ...] = Field(default=(), description="Ids of the silences that match it now.")
     undelivered_to: tuple[str, ...] = Field(
         default=(), description="Receivers that were not notified, for good; `GET /v1/deliveries` has the reasons."
@@ -228,11 +230,16 @@ class Incident(Contract):
         return bool(self.hosts) and not self.place and self.cause in HARDWARE_CAUSES
 
     @property
+    def is_slow(self) -> bool:
+        """Is it of a job that goes on, and that one rank slows down?"""
+        return self.kind is Kind.STRAGGLER
+
+    @property
     def alert_name(self) -> str:
         """Return what alerts of its kind are called."""
         if self.died:
             return "UnhangJobDied"
-        return "UnhangJobSlow" if self.kind in (Kind.STRAGGLER, Kind.HELD_UP) else "UnhangJobHung"
+        return "UnhangJobSlow" if self.is_slow else "UnhangJobHung"
 
     @property
     def labels(self) -> dict[str, str]:

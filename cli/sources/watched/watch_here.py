@@ -104,9 +104,11 @@ class _Here(LocalIncidents):
         if alarm is None:
             return
         if alarm.incident.id:  # more of an open one, or how its job ended, which is said once that is over
-            self._detector.opened(key, alarm.incident.id, time.monotonic())
+            self._detector.opened(key, alarm.incident.model_copy(update={"job_ended": False}), time.monotonic())
             return
+        if alarm.ends:
+            yield self._resolved(alarm.ends)
         event = self._opened(alarm.incident, {"diagnoses": alarm.diagnoses})
         incident = event.incident
-        self._detector.opened(key, incident.id, time.monotonic(), job_ended=incident.job_ended)
+        self._detector.opened(key, incident, time.monotonic())
         yield event

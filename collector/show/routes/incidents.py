@@ -213,7 +213,7 @@ async def as_shown(service: Service, sight: Sight, incidents: tuple[Incident, ..
         each.with_holds(held).model_copy(
             update={
                 "links": links_of(templates, each, now),
-                "gpu_hours": each.gpus * each.lasted_seconds(now) / 3600,
+                "gpu_hours": 0.0 if each.is_slow else each.gpus * each.lasted_seconds(now) / 3600,
                 "silenced_by": silenced_by(silences, each.labels),
                 "undelivered_to": lost.get(each.id, ()),
             }

@@ -207,8 +207,8 @@ def watch(job: Soaked, *, until: float, detector: Detector | None = None, begin:
             alarm = detector.answered(key, diagnosis, begin + now + BEAT_SECONDS - 1)
             if alarm is not None:
                 outcome.alarms.append((now, alarm, diagnosis))
-                ended = alarm.incident.job_ended
-                detector.opened(key, f"i{now:.0f}", begin + now + BEAT_SECONDS - 1, job_ended=ended)
+                opened = alarm.incident.model_copy(update={"id": f"i{now:.0f}"})
+                detector.opened(key, opened, begin + now + BEAT_SECONDS - 1)
         now += BEAT_SECONDS
     return outcome
 

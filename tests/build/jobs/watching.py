@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from collector.detect.alarms import Alarm
 from collector.detect.detector import Detector, JobKey
+from collector.detect.fingerprints import fingerprint_of, incident_of
 from shared.answer.diagnosis import Culprit, Diagnosis, Finding, GroupRef, Place, Where
 from shared.answer.incidents import JobState
 from shared.answer.words import Cause, Certainty, Kind, Verdict
@@ -101,6 +102,12 @@ class Watching:
     def answer(self, diagnosis: Diagnosis | None, *, after: float = 1.0) -> Alarm | None:
         self.now += after
         return self.detector.answered(DEMO, diagnosis, self.now)
+
+    def opens(self, id: str = "i1", *, job_ended: bool = False, found: Diagnosis | None = None) -> None:
+        """The store opens an incident of the job."""
+        found = found or hung()
+        incident = incident_of(found, found.findings[0], fingerprint_of(found.findings[0], *DEMO), trigger="")
+        self.detector.opened(DEMO, incident.model_copy(update={"id": id, "job_ended": job_ended}), self.now)
 
     def over(self, *, after: float = 0.0) -> str:
         self.now += after

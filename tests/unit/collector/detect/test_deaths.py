@@ -72,7 +72,7 @@ def test_incident_of_a_job_that_was_killed_stands() -> None:
     assert (alarm.incident.kind, alarm.incident.culprits) == (Kind.RANK_EXITED, ())
     assert alarm.incident.died
     assert alarm.incident.headline == "Died: ranks 0-3 were killed by signal 9; when last seen, …"
-    one.detector.opened(DEMO, "i1", one.now, job_ended=True)
+    one.opens(job_ended=True)
     assert one.over(after=60.0) == "" and one.asked() == "" and one.state is JobState.DIED
     one.tell(digest([1.0] * 4), after=1.0)
     assert one.over() == "" and one.over(after=10.0) == "the job runs again"
@@ -90,7 +90,7 @@ def test_node_that_has_not_reported_the_end_yet_does_not_run_again() -> None:
     one.tell(digest([], exited=tuple(ExitedRank(rank=rank, signal=9) for rank in range(2))), host="node1", after=2.0)
     assert one.asked(after=3.0) == "rank 0 has ended while others live"
     assert one.answer(dead()) is not None
-    one.detector.opened(DEMO, "i1", one.now, job_ended=True)
+    one.opens(job_ended=True)
     assert one.over(after=20.0) == "" and one.asked(after=20.0) == ""
     one.tell(digest([1.0] * 2, first=2), host="node2")  # it was sent before
     assert one.over(after=2.0) == "" and one.asked() == ""
@@ -157,13 +157,13 @@ def test_open_incident_of_a_job_that_dies_keeps_how() -> None:
     assert one.asked() and one.answer(hung(id="d1")) is None and one.asked(after=6.0)
     first = one.answer(hung(id="d2"))
     assert first is not None
-    one.detector.opened(DEMO, "i1", one.now)
+    one.opens()
     killed(one)
     assert one.over(after=4.0) == ""
     alarm = one.answer(dead())
     assert alarm is not None and alarm.incident.key == first.incident.key and alarm.diagnoses == ("d2", "dead")
     assert one.over(after=2.0) == ""
-    one.detector.opened(DEMO, "i1", one.now)
+    one.opens()
     assert one.over(after=6.0) == "the job has died"
     one.detector.closed(DEMO, one.now)
     assert [one.asked(after=2.0) for _ in range(30)] == [""] * 30
@@ -174,12 +174,12 @@ def test_open_incident_of_a_job_that_dies_keeps_how() -> None:
 def test_end_of_a_job_that_nobody_can_look_at() -> None:
     """Its incident waits for that look as long as one is due, and no longer."""
     one = stood()
-    one.detector.opened(DEMO, "i1", one.now)
+    one.opens()
     killed(one)
     assert one.over(after=10.0) == "" and one.answer(None) is None
     assert one.over(after=20.0) == "the job has died"
     quiet = stood()
-    quiet.detector.opened(DEMO, "i1", quiet.now)
+    quiet.opens()
     quiet.tell(digest([], exited=tuple(ExitedRank(rank=rank, exit_code=0) for rank in range(4))))
     assert quiet.over(after=1.0) == "" and quiet.over(after=5.0) == "the job has finished"
 
@@ -187,7 +187,7 @@ def test_end_of_a_job_that_nobody_can_look_at() -> None:
 def test_whatever_a_job_is_found_with_is_more_of_its_open_incident() -> None:
     """A rank that others wait for is killed: one fault has taken the place of the other, and both are one incident."""
     one = stood()
-    one.detector.opened(DEMO, "i1", one.now)
+    one.opens()
     assert one.asked(after=901.0) and one.answer(hung(kind=Kind.RANK_EXITED, id="d3")) is None
     one.now += 6.0
     alarm = one.answer(hung(kind=Kind.RANK_EXITED, id="d4"))

@@ -34,7 +34,7 @@ def test_job_that_stands_is_asked_about_and_found_twice() -> None:
     alarm = one.answer(hung(id="d2"))
     assert alarm is not None and alarm.diagnoses == ("d1", "d2")
     assert (alarm.incident.job, alarm.incident.user, alarm.incident.hosts) == ("demo", "1000", ("node1",))
-    one.detector.opened(DEMO, "i1", one.now)
+    one.opens()
     assert one.state is JobState.HUNG and one.asked(after=60.0) == ""
 
 
@@ -156,7 +156,7 @@ def test_pause_that_the_job_has_come_out_of_before_is_no_alarm(kind: Kind, first
 def test_incident_is_over_when_ranks_go_on_or_the_job_ends() -> None:
     """Not at a single step, after which all stand again."""
     one = stood()
-    one.detector.opened(DEMO, "i1", one.now)
+    one.opens()
     one.tell(digest([0.5] * 4), after=5.0)
     assert one.over() == ""
     one.tell(digest([25.0] * 4), after=25.0)
@@ -164,7 +164,7 @@ def test_incident_is_over_when_ranks_go_on_or_the_job_ends() -> None:
     one.tell(digest([0.5] * 4), after=5.0)
     assert one.over() == "" and one.over(after=11.0) == "the job goes on"
     ended = stood()
-    ended.detector.opened(DEMO, "i1", ended.now)
+    ended.opens()
     ended.tell(NodeDigest())
     assert ended.over() == "" and ended.over(after=6.0) == "the job has ended"
     ended.detector.closed(DEMO, ended.now)
@@ -174,7 +174,7 @@ def test_incident_is_over_when_ranks_go_on_or_the_job_ends() -> None:
 def test_false_alarm_makes_the_pause_usual() -> None:
     """A person has said that nothing was wrong: so long a pause is not asked about again."""
     one = stood(100.0)
-    one.detector.opened(DEMO, "i1", one.now)
+    one.opens()
     one.detector.closed(DEMO, one.now, false_alarm=True)
     assert one.detector.check(one.now).learnt[0].usual > 40.0
     one.tell(digest([0.5] * 4), after=10.0)
