@@ -1,4 +1,4 @@
-"""How fast a job goes on: whether it has issued fewer operations a minute, for ten minutes, than it did before.
+"""How fast a job goes on: whether it has issued fewer operations, for ten minutes, than it did before.
 
 A look then tells whether one rank makes the others wait. Where nothing was issued, the job paused: that is no pace.
 """
@@ -10,7 +10,7 @@ from collector.detect.limits import LEAST_PACES, MOST_PACES, PACE_SECONDS, SLOWE
 
 
 class JobPace:
-    """Operations a minute of one run of a job, by the highest number that any of its ranks has issued."""
+    """Operations an hour of one run of a job, by the highest number that any of its ranks has issued."""
 
     def __init__(self) -> None:
         self._began: tuple[float, int] | None = None
@@ -25,12 +25,12 @@ class JobPace:
         since, issued = self._began
         if now - since >= PACE_SECONDS:
             if highest > issued:
-                self._paces.append(60 * (highest - issued) / (now - since))
+                self._paces.append(3600 * (highest - issued) / (now - since))
             self._began = now, highest
 
     @property
     def slower(self) -> tuple[float, float] | None:
-        """Operations a minute now, and as was usual before; None: it is not slower, or too little is known."""
+        """Operations an hour now, and as was usual before; None: it is not slower, or too little is known."""
         before, lately = tuple(self._paces)[:-SLOWER_TIMES], tuple(self._paces)[-SLOWER_TIMES:]
         if len(before) < LEAST_PACES or max(lately) > SLOWER_SHARE * median(before):
             return None

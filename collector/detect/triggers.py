@@ -101,4 +101,4 @@ def _idle(view: JobView, pauses: UsualPauses, now: float) -> str:
 def slower(view: JobView) -> str:
     """Does it go on, and slower than it used to?"""
     pace = view.pace.slower
-    return "" if pace is None else f"it issues {pace[0]:.3g} operations a minute in place of {pace[1]:.3g}"
+    return "" if pace is None else f"it issues {pace[0]:,.0f} operations an hour in place of {pace[1]:,.0f}"

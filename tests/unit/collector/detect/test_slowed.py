@@ -52,14 +52,14 @@ def goes_on(one: Watching, minutes: int) -> str:
 def test_job_that_goes_on_slower_than_before_is_looked_at(paces: tuple[int, ...], is_looked_at: bool) -> None:
     """What issues nothing pauses, which other reasons see to."""
     reason = trained(*paces).asked()
-    assert reason == ("it issues 40 operations a minute in place of 100" if is_looked_at else "")
+    assert reason == ("it issues 2,400 operations an hour in place of 6,000" if is_looked_at else "")
 
 
 def alarmed() -> tuple[Watching, Alarm]:
     """A job that rank 2 slows down, and the alarm of that."""
     one = trained(100, 100, 100, 100, 40, 40)
     assert one.asked() and one.answer(slow()) is None and one.state is JobState.SLOW
-    assert goes_on(one, 9) == "" and "operations a minute" in goes_on(one, 2)
+    assert goes_on(one, 9) == "" and "operations an hour" in goes_on(one, 2)
     alarm = one.answer(slow())
     assert alarm is not None
     one.opens("slow1", found=slow())
