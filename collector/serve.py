@@ -19,6 +19,10 @@ from shared.server.run import Server, open_guard, service_config
 from shared.server.tokens import TokenFile
 
 _log = logging.getLogger(__name__)
+_UNWATCHED = (
+    "no job is watched, and no incident raised: agents may not register here (--registration-seconds 60, and "
+    "--collectors on each agent)"
+)
 
 
 def serve(settings: CollectorSettings, stop: StopSignals | None = None) -> None:
@@ -38,6 +42,8 @@ def serve(settings: CollectorSettings, stop: StopSignals | None = None) -> None:
         garbage.set_up()
         noting.check()
         _log.info("serving on %s://%s", guard.scheme, Address(*listening.getsockname()[:2]))
+        if settings.detect and settings.registration_seconds == 0:
+            _log.log(logging.INFO if settings.notify_file is None else logging.WARNING, _UNWATCHED)
         with listening:
             Server(config, guard, noting, manager, ending=app.state.ending).run(sockets=[listening])
 

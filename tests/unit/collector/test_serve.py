@@ -87,6 +87,16 @@ def test_ends_at_a_signal(tmp_path: Path, by: signal.Signals) -> None:
         assert process.wait(timeout=60) in (0, -by)
 
 
+def test_says_that_no_job_is_watched(tmp_path: Path) -> None:
+    """Without registrations it is told of no hang, and whoever wrote a notify file waits in vain."""
+    given = json.dumps({"listen": "127.0.0.1:0", "store": str(tmp_path / "store.sqlite3")})
+    command = [sys.executable, "-c", _PROGRAM, given]
+    with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any("no job is watched" in line for line in process.stderr)
+        process.kill()
+
+
 def test_ends_at_a_signal_where_python_would_drop_it(tmp_path: Path) -> None:
     """What rises in a callback of a weak reference, as in a collection of garbage, is printed and dropped."""
     given = json.dumps({"listen": "127.0.0.1:0", "store": str(tmp_path / "store.sqlite3")})
