@@ -8,8 +8,8 @@ many abandoned no new ones are started.
 import re
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -68,6 +68,36 @@ class TooManyAbandoned(Exception):
 
 class NoThread(Exception):
     """The machine, or our control group, has no more threads: the task was not begun."""
+
+
+class Turns:
+    """So many at a time. Who is blocked for longer than its turn lasts keeps nobody else from one."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken: list[Deadline] = []
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def one(self, deadline: Deadline, seconds: float) -> Iterator[Deadline]:
+        """Wait for a turn of so many seconds; give its end. Raises Late where there is none by the deadline."""
+        with self._changed:
+            while len(self._lasting()) >= self._most:
+                if not deadline.left():
+                    raise Late
+                self._changed.wait(min(each.left() for each in (deadline, *self._taken)))
+            turn = Deadline(min(seconds, deadline.left()))
+            self._taken.append(turn)
+        try:
+            yield turn
+        finally:
+            with self._changed:
+                self._taken = [each for each in self._taken if each is not turn]
+                self._changed.notify()
+
+    def _lasting(self) -> list[Deadline]:
+        self._taken = [each for each in self._taken if each.left()]
+        return self._taken
 
 
 class _Task(threading.Thread, Generic[T]):

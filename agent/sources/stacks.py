@@ -3,14 +3,13 @@ its wait leads.
 """
 
 import os
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from agent.deadline import Deadline, ThreadPool
+from agent.deadline import Deadline, Late, ThreadPool, Turns
 from agent.errors import Gone, Unavailable, missing_for
 from agent.find.choose_ranks import Rank
 from agent.proc.credentials import require_below
@@ -42,6 +41,7 @@ _MOST_AT_ONCE = 8
 _MOST_KEPT = 12 * 1024 * 1024
 _MOST_KEPT_OF_CHILD = 3 * 1024 * 1024
 """Of memory, for the stacks of one process: 300 threads of 60 frames take a third of the first."""
+_OTHERS_FIRST = "other processes were being examined the whole time"
 _ONE_OF_MANY = "the rank has many children; others in the same state were examined"
 _WITHHELD: dict[str, object] = dict.fromkeys(("wchan", "syscall", "before", "after"))
 _WITHHELD |= {"kernel_stack": (), "lock_holders": (), "awaits": (), "command": ""}
@@ -65,7 +65,7 @@ class StacksSource:
         self._memory = memory or Memory()
         self._fallback = fallback
         self._pool = pool
-        self._turns = threading.BoundedSemaphore(max(1, min(_MOST_AT_ONCE, (os.cpu_count() or 2) - 1)))
+        self._turns = Turns(max(1, min(_MOST_AT_ONCE, (os.cpu_count() or 2) - 1)))
 
     def look(self, rank: Rank, context: LookContext, question: LookDepth, deadline: Deadline) -> Answer:
         if question.stacks == "none":
@@ -92,21 +92,19 @@ class StacksSource:
     ) -> Stacks | Missing:
         """Ask py-spy, and the fallback where that does not find the interpreter or is not there at all."""
         try:
-            if not self._turns.acquire(timeout=deadline.left()):
-                raise Unavailable(Reason.TIMED_OUT, "other processes were being examined the whole time")
-            limit = deadline.at_most(_NATIVE_SECONDS if native else _PLAIN_SECONDS)
-            try:
-                return dump_stacks(
-                    context.procfs, pid, self._program, native=native, deadline=limit, memory=self._memory
-                )
-            except Unavailable as error:
-                if fallback is None or error.reason is not Reason.NOT_FOUND:
+            with self._turns.one(deadline, _NATIVE_SECONDS if native else _PLAIN_SECONDS) as limit:
+                try:
+                    return dump_stacks(
+                        context.procfs, pid, self._program, native=native, deadline=limit, memory=self._memory
+                    )
+                except Unavailable as error:
+                    if fallback is None or error.reason is not Reason.NOT_FOUND:
+                        raise
+                    with suppress(Unavailable):
+                        return dump_stacks_with_pystack(pid, fallback, deadline.at_most(_PLAIN_SECONDS))
                     raise
-                with suppress(Unavailable):
-                    return dump_stacks_with_pystack(pid, fallback, deadline.at_most(_PLAIN_SECONDS))
-                raise
-            finally:
-                self._turns.release()
+        except Late:
+            return missing_for("stacks", Unavailable(Reason.TIMED_OUT, _OTHERS_FIRST))
         except (Unavailable, Gone, NotPermitted) as error:
             return missing_for("stacks", error)
 

@@ -36,6 +36,8 @@ _ENDED_BY_A_STOP = re.compile(
 
 `epoll_wait` is one, too, but returns to event loops, which expect it: every rank of Gloo has a thread in one.
 """
+_NO_FILES = "--full-filenames"
+"""To shorten names py-spy looks for packages where the code lies: a mount there may not answer."""
 _FROM_OUTSIDE = (
     "py-spy cannot read the native frames of a process in a container from its node: Python numbers threads as the "
     "container does; run `unhang stacks --native` in the container, or `unhang look` on the node"
@@ -57,7 +59,7 @@ def dump_stacks(
     obstacle = trace_obstacle(procfs, pid)
     if obstacle is not None:
         raise Unavailable(Reason.NOT_PERMITTED, obstacle)
-    command = [str(program), "dump", "--json", "--pid", str(pid)]
+    command = [str(program), "dump", "--json", _NO_FILES, "--pid", str(pid)]
     parse = partial(_parsed, procfs, pid, deadline=deadline, memory=memory or Memory())
     if native and may_be_paused(procfs, pid) and not _ends_a_call(procfs, pid):
         return parse(_run_pausing(procfs, pid, [*command, "--native"], deadline), paused=True)

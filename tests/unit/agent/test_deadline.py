@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from agent.deadline import MOST_ABANDONED, MOST_OF_ONE, Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
+from agent.deadline import MOST_ABANDONED, MOST_OF_ONE, Deadline, Late, NoThread, ThreadPool, TooManyAbandoned, Turns
 from tests.build.processes.processes import until
 
 
@@ -37,6 +37,18 @@ def test_late_task_is_left_behind_and_not_begun_again() -> None:
     assert not isinstance(pool.run(tasks, Deadline(5), owner="rank 1")["stuck"], Late)
     until(lambda: pool.abandoned, lambda abandoned: abandoned == 0)
     assert not isinstance(pool.run(tasks, Deadline(5), owner="rank 0")["stuck"], Late)
+
+
+def test_who_is_blocked_keeps_no_turn() -> None:
+    """The next one waits until that turn is over, and no longer; where that is too late, in vain."""
+    turns = Turns(1)
+    with turns.one(Deadline(60), 0.3) as blocked:
+        with pytest.raises(Late), turns.one(Deadline(0.1), 60):
+            pass
+        with turns.one(Deadline(60), 60) as turn:
+            assert blocked.left() == 0 and turn.left() > 50
+    with turns.one(Deadline(0.1), 60) as turn:
+        assert turn.left() <= 0.1
 
 
 def test_late_task_can_be_waited_for() -> None:

@@ -53,9 +53,10 @@ def mount(tmp_path: Path) -> Iterator[Path]:
 
 
 def reads(path: Path) -> str:
-    """A program that holds the mount's root, and opens a file below it."""
+    """A program that holds the mount's root, and whose code there opens a file."""
     held = f"import os\nheld = os.open({str(path.parent)!r}, os.O_PATH)\n"
-    return READY + held + f"def load_shard():\n    open({str(path)!r})\nload_shard()\n"
+    code = f"def load_shard():\n    open({str(path)!r})\nload_shard()\n"
+    return READY + held + f"exec(compile({code!r}, {str(path.with_name('train.py'))!r}, 'exec'))\n"
 
 
 def test_kernel_tells_what_a_rank_is_blocked_on(mount: Path) -> None:
