@@ -112,6 +112,11 @@ HABIT_SHARE = 0.1
 LEAST_OPERATIONS = 4
 """Fewer operations than this tell nothing about a habit."""
 
+NOTICED_NS = 100_000_000
+"""By which an end may be noticed late: PyTorch's watchdog looks ten times a second (kWatchdogThreadSleepMillis) …"""
+LEAST_NOTICED = 3
+"""… so that steps of fewer such times do not tell who waits in them."""
+
 # Stragglers in samples of stacks.
 
 LEAST_SAMPLES = 8

@@ -23,7 +23,7 @@ from collector.align.stacks.activity import Activity
 from collector.align.stacks.lock_files import is_contended, lock_in_words, lock_of, name_of_lock
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.judge.certainty import Support, how_sure, unproven
-from collector.judge.fault import Fault
+from collector.judge.fault import Fault, first_edge
 from collector.judge.records.wait_graph import WaitGraph
 from shared.answer.diagnosis import FdEvidence
 from shared.answer.words import Cause, Kind
@@ -114,8 +114,10 @@ def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) ->
     blamed = {rank for wait in waits for rank in _blamed(wait, graph, observations, alone=not others)}
     blamed = blamed - waiting or blamed  # of a circle of locks alone, all who are in it
     culprits = others | blamed
+    in_group = bool(culprits) and all(_waits_in_group(rank, observations) for rank in culprits)
     return replace(
         fault,
+        cause=Cause.COMMUNICATION if in_group else fault.cause,
         culprits=tuple(sorted(culprits)),
         victims=tuple(sorted({*fault.victims, *waiting} - culprits)),
         certainty=unproven(fault.certainty, Support.LOCK_HOLDER),
@@ -236,14 +238,24 @@ def _said(wait: _Wait, observations: Observations) -> str:
     seen = next((observations.activities[rank] for rank in wait.holders if rank in observations.activities), None)
     if seen is None:
         return wait.text
-    if seen.waits_for_ranks:
-        waits = f"{either(wait.holders, 'it waits', 'they wait')} in {seen.op or 'communication'}"
+    if any(_waits_in_group(rank, observations) for rank in wait.holders):
+        edge = first_edge(edge for edge in observations.edges if edge.waiter in wait.holders)
+        op = seen.op or (edge.signature.op if edge is not None else "communication")
+        waits = f"{either(wait.holders, 'it waits', 'they wait')} in {op}"
         held_up_by = WaitGraph(observations.edges).waited_for(wait.holders)
         if held_up_by and not held_up_by & {*wait.ranks}:
             return f"{wait.text} while {waits} for {ranks_in_words(sorted(held_up_by))}"
         return f"{wait.text} while {waits}: a deadlock between the lock and the group"
     at = f" at {seen.user}" if seen.user is not None else ""
     return f"{wait.text} while {either(wait.holders, 'it is', 'they are')} {seen.label}{at}"
+
+
+def _waits_in_group(rank: int, observations: Observations) -> bool:
+    """Does it wait for other ranks: by its stack, or for its device, of which the record tells what it lacks?"""
+    seen = observations.activities.get(rank)
+    if seen is None or seen.waits_for_ranks:
+        return seen is not None
+    return seen.doing is Doing.DEVICE and any(edge.waiter == rank for edge in observations.edges)
 
 
 def _evidence(wait: _Wait, roster: Roster) -> FdEvidence:

@@ -2,16 +2,20 @@
 
 Where the recorder knows when operations were completed, a rank waits in each from the time it issued it, or from the
 end of the one before if that is later, to its end: all by its own clock, and what was issued in one burst does not
-count one pause twice. Where it does not (Gloo), waiting lasts from a rank's arrival to the last arrival.
+count one pause twice. Where it does not (Gloo), waiting lasts from a rank's arrival to the last arrival. Where launches
+run far ahead of the devices, and only one rank has nothing left to run, the others' devices wait for it all the time.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 
 from collector.align.group_clocks import ahead_of_first
+from collector.align.groups.device_queues import unfinished
 from collector.align.groups.table import GroupView
-from collector.align.thresholds import LEAST_OPERATIONS
+from collector.align.thresholds import LEAST_NOTICED, LEAST_OPERATIONS, NOTICED_NS
 from shared.wire.trace import Trace
 
 Operation = tuple[int, int]
@@ -37,7 +41,7 @@ def waiting_of(
     """Return who waits how long, None where the records do not tell. `nodes`: where each rank runs, if known."""
     if _complete(traces):
         return _by_completion(groups, traces)
-    return _by_arrival(groups, traces, nodes)
+    return _by_backlog(groups, traces) or _by_arrival(groups, traces, nodes)
 
 
 def waited_by_completion(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Waiting | None:
@@ -87,6 +91,45 @@ def _waits(rows: list[_Row]) -> dict[int, int]:
         waits[position] = done - begun if done > begun else 0
         before = done
     return waits
+
+
+def _by_backlog(groups: tuple[GroupView, ...], traces: dict[int, Trace]) -> Waiting | None:
+    """How long ranks waited whose devices have had more to do, all the time, than the one rank has issued that has not.
+
+    Such a rank has hardly any completed operation left in its record. Each knows by its own clock for how long.
+    """
+    completed = {rank: rows for rank, trace in traces.items() if len(rows := _completed(trace)) >= LEAST_OPERATIONS}
+    if len(completed) != 1 or len(traces) < 2:
+        return None
+    ((late, rows),) = completed.items()
+    backlogs = [_backlog_ns(rank, late, groups, trace) for rank, trace in traces.items() if rank != late]
+    rows = [row for row in rows if row[0] >= rows[-1][0] - min(backlogs)]
+    if len(rows) < LEAST_OPERATIONS or rows[0][0] == rows[-1][0]:
+        return None
+    own = {at: max(0, waited - NOTICED_NS) for at, waited in _waits(rows).items()}
+    whole = {row[2]: row[0] - before[0] for before, row in pairwise(rows)}
+    if median(whole.values()) < LEAST_NOTICED * NOTICED_NS:
+        return None
+    share = dict.fromkeys(traces, 1.0) | {late: sum(own.values()) / (rows[-1][0] - rows[0][0])}
+
+    def in_group(index: int) -> Seconds:
+        lane = groups[index].lanes[late]
+        others = groups[index].lanes.keys() - {late}
+        return {
+            sequence: {late: own[at] / 1e9, **dict.fromkeys(others, whole[at] / 1e9)}
+            for sequence, at in zip(lane.sequences, lane.positions, strict=True)
+            if at in own
+        }
+
+    return Waiting(share, in_group)
+
+
+def _backlog_ns(rank: int, late: int, groups: tuple[GroupView, ...], trace: Trace) -> int:
+    """For how long the device of a rank has had several operations to run that another has not issued, or 0."""
+    shared = [group.lanes for group in groups if {rank, late} <= group.lanes.keys()]
+    ahead = [sum(number > (lanes[late].issued or 0) for number in lanes[rank].pending) for lanes in shared]
+    issued = [trace.created_ns[at] for at in unfinished(trace)]
+    return max(issued) - min(issued) if max(ahead, default=0) >= LEAST_OPERATIONS else 0
 
 
 def _by_arrival(

@@ -8,9 +8,9 @@ time. What such a main thread does tells nothing of the job, neither a hang nor 
    that, so nothing of Python's `threading` is at its foot.
 3. Where it waits for other ranks, a thread that runs another rank's remote procedure call, if that does not wait for
    others in turn.
-4. Where it is at home, another thread of the rank that waits for other ranks, or for a child process that does. At home
-   is: waiting for work, for a thread of its own, for a signal, or, if no main thread of the job waits for other ranks,
-   asleep at the same place as all others'.
+4. Where it is at home, another thread of the rank that waits for other ranks, for its device, which may lack what they
+   have not launched, or for a child process that waits for them. At home is: waiting for work, for a thread of its own,
+   for a signal, or, if no main thread of the job waits for other ranks, asleep at the same place as all others'.
 5. Where it is at home and no such thread waits, the thread that began as those do which wait on other ranks: the loop
    is the same program everywhere. One that has nothing but the standard library in common with them is not it.
 """
@@ -100,13 +100,14 @@ class _Reader:
         return self._working[id(stacks)]
 
     def waiting(self, stacks: Stacks | None) -> Thread | None:
-        """Return the thread beside the main one that waits for other ranks: in an operation of its own, if one does."""
+        """Return the thread beside the main one that waits for other ranks, in an operation first, or a device."""
         if stacks is None:
             return None
         if id(stacks) not in self._waiting:
             seen = [(activity_of_thread(stacks, thread).doing, thread) for thread in _others(stacks)]
             found = [thread for doing, thread in seen if doing in (Doing.COLLECTIVE, Doing.P2P)]
             found += [thread for doing, thread in seen if doing in WAITS_FOR_RANKS]
+            found += [thread for doing, thread in seen if doing is Doing.DEVICE]
             self._waiting[id(stacks)] = next(iter(found), None)
         return self._waiting[id(stacks)]
 

@@ -12,6 +12,8 @@ _STDLIB_SHORT = re.compile(
 )
 # __init__ (<string>:3), of a data class
 _MADE = re.compile(r"(^|\.)__\w+__$")
+# gather_counts.<locals>.<listcomp>: from Python 3.12 on it is part of the function around it
+_COMPREHENSION = re.compile(r"(^|\.)<(list|set|dict)comp>$")
 
 
 def is_user_frame(frame: Frame) -> bool:
@@ -22,7 +24,8 @@ def is_user_frame(frame: Frame) -> bool:
     """
     if frame.file == "<string>" and (_MADE.search(frame.function) or (frame.function, frame.line) == ("<module>", 1)):
         return False
-    return not frame.native and not _LIBRARY.search(frame.file) and not _STDLIB_SHORT.search(frame.file)
+    library = _LIBRARY.search(frame.file) or _STDLIB_SHORT.search(frame.file)
+    return not frame.native and not library and not _COMPREHENSION.search(frame.function)
 
 
 def user_call(stack: Sequence[Frame]) -> Frame | None:

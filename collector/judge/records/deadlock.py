@@ -81,7 +81,7 @@ def _without_counterpart(edge: Edge, inside: tuple[Edge, ...]) -> str:
     now = "" if ahead is None else f" and waits in {ahead.signature.op} of group {named}"
     return (
         f"rank {edge.waiter} waits in {edge.signature.op} for rank {peer}, which has not posted the {other}{now}: "
-        "it left it out, or would post it only later"
+        "it left it out, would post it only later, or does not owe it"
     )
 
 

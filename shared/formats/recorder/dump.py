@@ -38,7 +38,7 @@ from shared.formats.recorder.fields import (
 from shared.formats.recorder.json_dump import Raw, read_json_dump, read_part
 from shared.formats.recorder.like_entries import Kinds, parts_of, put_together, signature_key
 from shared.formats.recorder.lives import of_last_lives
-from shared.formats.recorder.operations import parse_operation
+from shared.formats.recorder.operations import is_handed_out, parse_operation
 from shared.formats.recorder.safe_pickle import load_plain
 from shared.json_bounds import TooCostly
 from shared.value import narrow
@@ -247,13 +247,20 @@ class _Builder:
 
     def _new_signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
         backend, op, source, target = parse_operation(parse_text(entry.get("profiling_name", "")))
+        sides = [
+            (parse_sizes(entry.get(f"{side}_sizes")), parse_texts(entry.get(f"{side}_dtypes")))
+            for side in ("input", "output")
+        ]
+        if op == "scatter" and is_handed_out(sides[1][0]):
+            sides.reverse()
+        (into, into_types), (out, out_types) = sides
         signature = Signature(
             op=op,
             backend=backend,
-            input_sizes=parse_sizes(entry.get("input_sizes")),
-            input_dtypes=parse_texts(entry.get("input_dtypes")),
-            output_sizes=parse_sizes(entry.get("output_sizes")),
-            output_dtypes=parse_texts(entry.get("output_dtypes")),
+            input_sizes=into,
+            input_dtypes=into_types,
+            output_sizes=out,
+            output_dtypes=out_types,
             source=source,
             target=target,
         )

@@ -1,4 +1,4 @@
-"""Names of operations in a record, e.g. `nccl:recv 3<-0`: backend, operation, and who sends to whom."""
+"""Operations in a record, e.g. `nccl:recv 3<-0`: backend, operation, who sends to whom, and what a scatter gives."""
 
 import re
 from functools import lru_cache
@@ -35,3 +35,12 @@ def parse_operation(profiling_name: str) -> tuple[str, str, int | None, int | No
     one, other = int(peers["one"]), int(peers["other"])
     source, target = (one, other) if peers["arrow"] == "->" else (other, one)
     return backend, peers["op"].lower(), source, target
+
+
+def is_handed_out(sizes: tuple[tuple[int, ...], ...]) -> bool:
+    """Is that what the root of a scatter hands out, and who is none has not? All others get one tensor.
+
+    NCCL and what is made after it record both sides the other way round: `collective(outputs, inputs, // just to fit
+    the collective interface` (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp).
+    """
+    return len(sizes) > 1 or sizes == ((0,),)

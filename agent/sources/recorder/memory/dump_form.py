@@ -61,9 +61,9 @@ def _fields(shapes: Shapes) -> dict[str, Any]:
     both = _split(sizes, (*inputs, *outputs))
     return {
         "input_sizes": both[: len(inputs)],
-        "input_dtypes": list(map(_type_name, shapes.input_types)),
+        "input_dtypes": list(map(_type_name, shapes.input_types, both)),
         "output_sizes": both[len(inputs) :],
-        "output_dtypes": list(map(_type_name, shapes.output_types)),
+        "output_dtypes": list(map(_type_name, shapes.output_types, both[len(inputs) :])),
     }
 
 
@@ -79,8 +79,11 @@ def _split(sizes: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
     return parts
 
 
-def _type_name(number: int) -> str:
-    return _SCALAR_TYPES[number] if number < len(_SCALAR_TYPES) else f"type {number}"
+def _type_name(number: int, size: Sequence[int]) -> str:
+    """What comes after the last type of a version is none: that of the tensor of who has no part in it, `[0]`."""
+    if number < len(_SCALAR_TYPES):
+        return _SCALAR_TYPES[number]
+    return f"type {number}" if any(size) else "Undefined"
 
 
 def dump_of(

@@ -90,6 +90,16 @@ def test_a_holder_that_waits_for_those_who_poll() -> None:
     assert finding.certainty is not Certainty.PROVEN
 
 
+def test_a_holder_whose_device_waits_for_those_who_poll() -> None:
+    """On NCCL a rank stands where it waits for its device, and its record tells that this lacks the others."""
+    synchronize = Frame("synchronize", "/env/lib/python3.11/site-packages/torch/cuda/__init__.py", 1281)
+    job = Job({rank: [Collective(WORLD)] * (4 if rank == 0 else 5) for rank in RANKS})
+    looks = live_looks(job, {0: POLLS, **{rank: Seen((USER, synchronize)) for rank in RANKS[1:]}})
+    (finding,) = judged(with_rank(looks, 0, polled_lock=held_by(pid_of(1)))).findings
+    assert (finding.culprit_ranks, finding.cause) == ((1,), Cause.COMMUNICATION)
+    assert "which rank 1 holds while it waits in all_reduce: a deadlock" in finding.summary
+
+
 def test_a_holder_that_is_no_rank_or_on_another_node() -> None:
     """It may be at work: a minute's patience first, and nobody is named."""
     for lock in (held_by(999_999), held_by(remote=True, file_system="nfs4"), PolledLock(), None):

@@ -93,6 +93,13 @@ def test_the_loop_runs_in_a_thread() -> None:
     assert found == {0: WAITS, 1: STAYS, 2: WAITS}
 
 
+def test_the_loop_waits_for_its_device() -> None:
+    """Launches do not wait: all that the device lacks may be what another rank has not launched."""
+    waits = (BOOTSTRAP, RUN, TRAIN, Frame("synchronize", f"{SITE}/torch/cuda/__init__.py", 1281))
+    found = told(view(0, (MAIN_LOOP,), REPORTS, waits), view(1, (MAIN_LOOP,), STAYS, REPORTS))
+    assert found == {0: waits, 1: STAYS}
+
+
 def test_a_thread_that_began_otherwise_is_not_the_loop() -> None:
     """An engine that is served idles, while the others wait for its broadcast; its reporter is not to blame."""
     found = with_telling_threads({0: view(0, (MAIN_LOOP,), REPORTS), 1: view(1, (TRAIN, ALL_REDUCE))})

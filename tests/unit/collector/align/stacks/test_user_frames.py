@@ -20,3 +20,9 @@ from shared.wire.stacks import Frame
 def test_executed_text(function: str, line: int, *, users: bool) -> None:
     """It is the user's, but for what Python's library executes so."""
     assert is_user_frame(Frame(function, "<string>", line)) == users
+
+
+def test_a_comprehension_is_part_of_its_function() -> None:
+    """As it is in Python itself from 3.12 on; before, it is a frame of its own."""
+    assert not is_user_frame(Frame("gather_counts.<locals>.<listcomp>", "/home/ada/train.py", 24))
+    assert is_user_frame(Frame("gather_counts", "/home/ada/train.py", 24))

@@ -8,7 +8,7 @@ from collector.align.expected import Expected
 from collector.align.groups.process_groups import line_up
 from collector.judge.slow.straggler import Straggler, find_straggler
 from shared.wire.snapshot import NodeSnapshot
-from shared.wire.trace import Trace
+from shared.wire.trace import State, Trace
 from tests.build.jobs.dumps import bare_rank
 from tests.build.jobs.records import BEGUN_NS, Row, trace_of
 
@@ -22,9 +22,33 @@ def found(
     """Who is the straggler, where rank r comes to step s `late(r, s)` seconds after the first? Gloo tells no ends."""
     begun = [sum(map(step_seconds, range(step))) for step in range(STEPS)]
     ops = ["all_reduce" if (step + 1) % barrier_every else "barrier" for step in range(STEPS)]
-    traces = {rank: _trace([begun[step] + late(rank, step) for step in range(STEPS)], ops) for rank in RANKS}
+    return among({rank: _trace([begun[step] + late(rank, step) for step in range(STEPS)], ops) for rank in RANKS})
+
+
+def among(traces: dict[int, Trace]) -> Straggler | None:
+    """Who of these is the straggler?"""
     snapshots = [NodeSnapshot(live=False, ranks=(bare_rank(rank, trace),)) for rank, trace in traces.items()]
     return find_straggler(line_up(account_for_ranks(snapshots, Expected())), traces, dict.fromkeys(RANKS, "node"))
+
+
+def on_devices(*, takes_seconds: float) -> dict[int, Trace]:
+    """Ranks that run ahead of their devices on NCCL, but for rank 2, each of whose operations takes so long."""
+    ahead = [Row("0", sequence, state=State.ISSUED) for sequence in range(STEPS, 3 * STEPS)]
+    issued = {"created_ns": array("q", [BEGUN_NS + int(0.4e9 * step) for step in range(2 * STEPS)])}
+    pending = trace_of(ahead, {"0": RANKS}).model_copy(update=issued)
+    done = trace_of([Row("0", sequence) for sequence in range(1, STEPS)], {"0": RANKS})
+    times = [BEGUN_NS + int(0.4e9 * step) for step in range(STEPS + 1, 2 * STEPS)]
+    completed = array("q", [at + int(takes_seconds * 1e9) for at in times])
+    late = done.model_copy(update={"created_ns": array("q", times), "completed_ns": completed})
+    return {rank: late if rank == 2 else pending for rank in RANKS}
+
+
+def test_a_rank_that_alone_has_nothing_left_to_run() -> None:
+    """The devices of the others wait for what it launches; one that waits for its own each time is as fast as all."""
+    straggler = among(on_devices(takes_seconds=0.12))
+    assert straggler is not None
+    assert (straggler.rank, round(straggler.lag_seconds, 2)) == (2, 0.38)
+    assert among(on_devices(takes_seconds=0.35)) is None
 
 
 def _trace(arrivals: list[float], ops: list[str]) -> Trace:

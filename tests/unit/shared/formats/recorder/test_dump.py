@@ -50,6 +50,23 @@ def test_signatures_of_json_are_told_apart_by_type_and_shape() -> None:
     assert [record.state for record in of_json.records()][7:] == [State.COMPLETED, State.ISSUED]
 
 
+def test_a_scatter_of_nccl_is_recorded_the_other_way_round() -> None:
+    """What it fills stands as its input there; the root hands out a part for each, and who is none nothing."""
+    sides = {"root": [[16], [16]], "other": [[0]]}
+    on_nccl, on_gloo = (
+        [entry(profiling_name=f"{name}:scatter", **{mine: [[16]], theirs: out}) for out in sides.values()]
+        for name, mine, theirs in (
+            ("nccl", "input_sizes", "output_sizes"),
+            ("gloo", "output_sizes", "input_sizes"),
+        )
+    )
+    read = [
+        (one.signature.input_sizes, one.signature.output_sizes)
+        for one in parse_dump(pickle.dumps(dump(*on_nccl, *on_gloo))).records()
+    ]
+    assert read[:2] == read[2:] == [(((16,), (16,)), ((16,),)), (((0,),), ((16,),))]
+
+
 @pytest.mark.parametrize("depth", [3, 500, 900, 940, 980, 2000])
 def test_lists_in_lists_of_any_depth_are_refused(depth: int) -> None:
     """Deep ones must not end in an error of their own while they are quoted."""
