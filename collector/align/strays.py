@@ -16,7 +16,7 @@ _SAYS_NOTHING = (Told.IN_LIBRARY, Told.NOT_SEEN)
 
 @dataclass(frozen=True)
 class StrayProcess:
-    """A process whose rank nothing tells, and what its main thread does."""
+    """A process whose rank nothing tells, and what its main thread does, or a thread that waits for others."""
 
     file: str
     pid: int | None
@@ -41,7 +41,10 @@ NO_STRAYS = Strays()
 
 
 def _telling(stacks: Stacks) -> Activity:
-    """What its main thread does; else, where that tells of no wait, what another one waits in for other ranks."""
+    """What its main thread does; else, where that tells of no wait, what another one waits in for other ranks.
+
+    Where only other threads were kept, and none waits so, nothing is told.
+    """
     main = activity_of_thread(stacks, stacks.main)
     if (main.doing is Doing.OUTSIDE and main.told not in _SAYS_NOTHING) or shown_state(main) in MAY_WAIT:
         return main
@@ -57,7 +60,7 @@ def find_strays(snapshots: Sequence[NodeSnapshot], roster: Roster) -> Strays:
         StrayProcess(stray.file, stray.stacks.pid, _telling(stray.stacks))
         for snapshot in snapshots
         for stray in snapshot.strays
-        if stray.stacks.main is not None
+        if stray.stacks.threads
     )
     kernel = tuple(
         (snapshot.host, event)

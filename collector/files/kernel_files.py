@@ -32,6 +32,8 @@ _UNTIMED = (
 )
 _LOOKED_AT = 100
 _ENOUGH = 0.9
+_BEGINS_WITHIN = 3
+"""Lines: the first, or one that begins with the same word, `NVRM:`, is an event."""
 _MOST_NODES = 10_000
 _LINES_OF_A_STACK = 64
 _ANCHORED_WITHIN = 300
@@ -44,11 +46,12 @@ _DAY = rf"(?:{_MONTH}) [ \d]\d \d\d:\d\d:\d\d"
 _BOOT = r"\[ {0,10}(?P<boot>\d{1,9}\.\d{6})\]"
 """Seconds since the node started. More digits are Unix time, as UCX stamps its lines."""
 # Nov 21 19:27:03 node01 kernel: [12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, …                rsyslog, journalctl -k
+# Nov 21 19:27:03 kernel: [12345.678901] NVRM: Xid …          whose host somebody took out
 # 2026-11-21T19:27:03.123456+00:00 node01 kernel: …    2026-11-21T19:27:03+0000 node01 kernel: …    with ISO dates
 # 1763753223.123456 node01 kernel: NVRM: Xid …            journalctl -o short-unix
 _SYSLOG = re.compile(
     rf"(?:(?P<iso>{_ISO})|(?P<day>{_DAY})(?:\.\d{{1,9}})?|(?P<unix>\d{{9,11}}\.\d{{1,9}}))"
-    r" (?P<host>[\w.-]{1,253}) (?P<program>[^\s:\[]{1,64})(?:\[\d{1,10}\])?: (?P<text>.*)"
+    r" (?:(?P<host>[\w.-]{1,253}) |(?=kernel: ))(?P<program>[^\s:\[]{1,64})(?:\[\d{1,10}\])?: (?P<text>.*)"
 )
 # [12345.678901] node01 kernel: NVRM: Xid …                                             journalctl -o short-monotonic
 _MONOTONIC = re.compile(rf"{_BOOT} (?P<host>[\w.-]{{1,253}}) kernel: (?P<text>.*)")
@@ -103,7 +106,8 @@ def is_kernel_log(head: str) -> bool:
     alone = [line for line in lines if _KMSG.match(line) or _DMESG.match(line) or _TALOS.match(line)]
     if not lines or syslog:
         return False
-    return len(alone) >= _ENOUGH * len(lines) or read_kernel_line(_without_stamp(lines[0])) is not None
+    begun = (line for line in lines[:_BEGINS_WITHIN] if line.split(" ")[0] == lines[0].split(" ")[0])
+    return len(alone) >= _ENOUGH * len(lines) or any(read_kernel_line(_without_stamp(line)) for line in begun)
 
 
 def read_kernel_text(name: str, data: bytes) -> KernelText:
@@ -123,7 +127,7 @@ def read_kernel_text(name: str, data: bytes) -> KernelText:
         if tells or read.host not in last or stack > 0 or _ANCHOR.search(read.text[:_ANCHORED_WITHIN]):
             told.lines.append(read)
         last[read.host] = read
-        if not tells and read.after_boot is None:
+        if not tells and read.after_boot is None and not (read.host or read.stamp):
             told.others.append(line)
     kept = {id(line) for line in told.lines}
     told.lines += [line for line in last.values() if id(line) not in kept]

@@ -13,7 +13,9 @@ KERNEL_MATCHERS = line_rows(__file__, "kernel_lines.toml", KernelEventKind)
 
 _FRAME = re.compile(
     # __mlx5_ib_dereg_mr+0x379/0x5d0 [mlx5_ib]        ? lock_release+0xc6/0x280 is a guess of the kernel's: left out
-    r"^\s{0,8}(?P<frame>[\w.$]{1,128}\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8}(?: \[\w{1,64}(?: [\w()]{1,16})?\])?)\s{0,4}$"
+    # [<ffffffff8168994f>] mutex_lock+0x1f/0x2f                                                 before Linux 4.11
+    r"^\s{0,8}(?:\[<[0-9a-f]{1,16}>\] )?"
+    r"(?P<frame>[\w.$]{1,128}\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8}(?: \[\w{1,64}(?: [\w()]{1,16})?\])?)\s{0,4}$"
 )
 
 

@@ -31,7 +31,7 @@ from shared.wire.log_events import EventKind, LogEvent
 
 _CONSEQUENCES = {"-6", "-15", "6", "15", "134", "143"}
 """SIGABRT and SIGTERM, as exit statuses of a process and of a shell."""
-_NAMES = frozenset({"pid", "ended_rank", "host", "worker", "spawned", "loader"})
+_NAMES = frozenset({"pid", "ended_rank", "host", "worker", "executor", "spawned", "loader"})
 _TABLE_LINES = 5
 _SHELLS_OFFSET = 128
 """What a shell, and MPICH, adds to a signal in an exit status."""

@@ -1,4 +1,4 @@
-"""What each source says of whom: log lines, flight records, stacks of ranks and of unknown processes, and endings."""
+"""What each source says of whom: log lines, flight records, stacks of ranks and of strays, kernel logs, and endings."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,12 @@ from collector.align.wait_states import MAY_WAIT, shown_state
 from collector.judge.ended_first import how_they_ended
 from collector.judge.report.sentences import say
 from shared.answer.statements import Stated
+from shared.wire.kernel_events import KernelEvent, KernelEventKind
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.snapshot import NodeSnapshot
 
 LOGS, RECORDS, STACKS, ENDINGS = "log", "flight records", "stacks", "how processes ended"
-LOG_ENDS = "where a log ends"
+LOG_ENDS, KERNEL = "where a log ends", "kernel log"
 _STATES = {
     EventKind.WATCHDOG_TIMEOUT: Stated.WAITS,
     EventKind.BARRIER_FAILED: Stated.WAITS,
@@ -36,6 +37,14 @@ _STATES = {
     EventKind.LAST_LINE: Stated.AT,
 }
 """Lines of other kinds say nothing of a wait."""
+_KERNEL_STATES = {
+    KernelEventKind.HUNG_TASK: Stated.WAITS,
+    KernelEventKind.LOCKUP: Stated.AT,
+    KernelEventKind.LINK_UP: Stated.AT,
+    KernelEventKind.OOM_KILL: Stated.ENDED,
+    KernelEventKind.CRASH: Stated.ENDED,
+}
+"""Whatever else the kernel reports has failed."""
 _OF_OTHERS = {"never_joined": Stated.BEHIND, "ready": Stated.WAITS, "apart": Stated.WAITS, "ranks": Stated.BEHIND}
 """By the field of a line that names others, what it says of them."""
 _SECONDS = {"elapsed_ms": 1e-3, "waited_ms": 1e-3, "timeout_ms": 1e-3, "stuck_seconds": 1.0, "xla_seconds": 1.0}
@@ -100,8 +109,12 @@ def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> It
         yield Saying(edge.waiter, Stated.WAITS, RECORDS, edge.signature.op, edge.group.label, edge.sequence)
     for rank, seen in observations.activities.items():
         yield from _of_stack(rank, seen)
-    for stray in find_strays(snapshots, observations.roster).processes:
+    strays = find_strays(snapshots, observations.roster)
+    for stray in strays.processes:
         yield from _of_stack(stray.name, stray.activity)
+    for host, told in strays.kernel:
+        state = _KERNEL_STATES.get(told.kind, Stated.FAILED)
+        yield Saying(_of_kernel(host, told), state, KERNEL, line=told.text)
     for view in observations.roster.gone():
         if view.exited is not None:
             yield Saying(view.rank, Stated.ENDED, ENDINGS, place=how_they_ended({view.rank: view.exited}))
@@ -170,6 +183,14 @@ def _name(event: LogEvent) -> str:
     known = event.fields | {"path": event.path} | ({} if number is None else {"number": number})
     known |= {"by": f", by {known['tool']}" if known["part"] else known["tool"]} if "tool" in known else {}
     return say("caller", known)
+
+
+def _of_kernel(host: str | None, event: KernelEvent) -> str:
+    """The process that the kernel reports on, else the machine whose kernel it is."""
+    at = "" if host is None else f" on {host}"
+    if event.pid is None:
+        return f"the kernel{at}"
+    return f"process {event.pid}{at}" if event.name is None else f"{event.name} (process {event.pid}){at}"
 
 
 def _of_stack(who: int | str, seen: Activity) -> Iterator[Saying]:

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 
 from shared.formats.logs import general_voice, horovod_stalls
 from shared.formats.logs.container_lines import printed
@@ -48,10 +49,15 @@ _MOST_ERRORS_OF_ONE = 2
 _MOST_ERRORS = 10
 _TELL_NOTHING = frozenset({EventKind.INTERFACE, EventKind.VERSION})
 _MOST_WRAPPED = 3
+_MOST_PASTED = 2000
+"""Lines: what people copy from a terminal is not longer."""
+_BROKEN_FROM = 60
+"""Characters: few terminals are narrower."""
 _OF_STALLS = (horovod_stalls.HINT, *horovod_stalls.HINTS_OF_MISSING)
 _OF_THEIR_OWN = (TRACEBACK_HINT, MARKED_HINT, FINGERPRINT_HINT, *_OF_STALLS)
 HINTS = (*_OF_THEIR_OWN, *dict.fromkeys(matcher.hint for matcher in MATCHERS), *general_voice.HINTS)
 """One of these is in every line that tells anything, or in the first of its lines."""
+_LONGEST_HINT = max(map(len, HINTS))
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 # … [repeated 15x across cluster]
@@ -95,6 +101,7 @@ def find_events(
     labelled = map(labeller_of(cleaned), cleaned)
     cut = [(each.label, each.head, piece) for each in labelled for piece in cut_apart(each.line)]
     labels, heads, pieces = ([each[part] for each in cut] for part in range(3))
+    pieces = _unbroken(pieces) if voices else pieces
     telling = [number for number, piece in enumerate(pieces) if may_tell(piece)]
     text = "\n".join([pieces[number] for number in telling])
     rows = [row for row in MATCHERS if row.hint in text]
@@ -119,6 +126,17 @@ def _finder() -> Callable[[str], bool]:
 def may_tell(text: str) -> bool:
     """Is there any hint of an event? Colours may hide one; most logs have neither."""
     return _finder()(text) or "\x1b" in text
+
+
+def _unbroken(lines: list[str]) -> list[str]:
+    """Put together what a terminal broke within the words by which a line is known; the second line is empty then."""
+    for at, (line, below) in enumerate(pairwise(lines if len(lines) <= _MOST_PASTED else ())):
+        ends = line[1 - _LONGEST_HINT :], below[: _LONGEST_HINT - 1]
+        if len(line) < _BROKEN_FROM or not may_tell("".join(ends)):
+            continue
+        if any(hint in "".join(ends) and not any(hint in end for end in ends) for hint in HINTS):
+            lines[at : at + 2] = line + below, ""
+    return lines
 
 
 def _with_voices(
@@ -229,9 +247,16 @@ def _group(line: str) -> dict[str, str]:
 
 
 def _search(pattern: re.Pattern[str], lines: Sequence[str], number: int) -> re.Match[str] | None:
-    """Search a line, else with those that it may have been wrapped into; a paste may have doubled all ends of lines."""
+    """Search a line, else with those that it may have been wrapped into; a paste may have doubled all ends of lines.
+
+    Its hint may stand on the second of two.
+    """
     wrapped = [line for line in lines[number : number + 2 * _MOST_WRAPPED - 1] if line][:_MOST_WRAPPED]
-    return pattern.search(wrapped[0]) or pattern.search("\n".join(wrapped)) or pattern.search("".join(wrapped[:2]))
+    alone = pattern.search(wrapped[0]) or pattern.search("\n".join(wrapped)) or pattern.search("".join(wrapped[:2]))
+    above = lines[number - 1] if number and alone is None else ""
+    if len(above) < _BROKEN_FROM or pattern.search(above):
+        return alone
+    return pattern.search(above + wrapped[0])
 
 
 def _fields(match: re.Match[str]) -> dict[str, str]:

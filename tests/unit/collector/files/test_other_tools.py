@@ -31,6 +31,13 @@ NodeName=node08 Arch=x86_64 CoresPerSocket=48
 PARTS = (
     "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu  up  inf  2  down*  node07\ngpu  up  inf  9  alloc  a1\n"
 )
+EACH = "NODELIST NODES PARTITION STATE\nnode07  1  gpu  down*  12\nnode08  1  gpu  down*  12\nnode09  1  gpu  idle  9\n"
+WHY = "REASON            USER   TIMESTAMP            NODELIST\nNot responding    slurm  2026-11-21T09:10:11  node07\n"
+LISTED = """$ ps aux | grep train
+root  4242  9.0  0.0  4508  1536 pts/0  Ds+  Sep24  0:12 python train.py
+root  4243  9.0  0.0  4508  1536 ?      Ssl  Sep24  0:12 python train.py --mode D
+"""
+ASLEEP = "    PID USER     S WCHAN                  COMMAND\n   4242 root     D rpc_wait_bit_killable  python\n"
 DIAG = "Successfully ran diagnostic for group.\n| PCIe  | Pass - All  |\n| GPU Memory | Fail - GPU: 3 |\n"
 POD = """Name:             train-2
 Namespace:        ml
@@ -39,6 +46,7 @@ Namespace:        ml
       Exit Code:    137
   Normal   Pulled     2m     kubelet  Container image already present
 """
+LEAVING = "Name:         train-2\nNamespace:    ml\nStatus:       Terminating (lasts 9d)\nIP:           10.1.2.3\n"
 PODS = "NAME  READY   STATUS    RESTARTS   AGE\ntrain-0  0/1  CrashLoopBackOff  8  2m\ntrain-1  1/1  Running  0  2m\n"
 INSPECTED = "".join(
     f'{{"header":{{"id":"0x7f8c","rank":{rank},"n_ranks":3,"nnodes":1}},"metadata":{{"pid":4{rank}}},'
@@ -72,8 +80,13 @@ INSPECTED = "".join(
             ],
         ),
         (PARTS, ["sinfo: gpu  up  inf  2  down*  node07"]),
+        (EACH, ["node07-8, by sinfo: node07  1  gpu  down*  12"]),
+        (WHY, ["node07, by sinfo: Not responding    slurm  2026-11-21T09:10:11  node07"]),
+        (LISTED, ["ps: root  4242  9.0  0.0  4508  1536 pts/0  Ds+  Sep24  0:12 python train.py"]),
+        (ASLEEP, ["ps: 4242 root     D rpc_wait_bit_killable  python"]),
         (DIAG, ["dcgmi: | GPU Memory | Fail - GPU: 3 |"]),
         (POD, ["train-2, by kubectl: Reason:       OOMKilled", "train-2, by kubectl: Exit Code:    137"]),
+        (LEAVING, ["train-2, by kubectl: Status:       Terminating (lasts 9d)"]),
         (PODS, ["kubectl: train-0  0/1  CrashLoopBackOff  8  2m"]),
         (
             INSPECTED,

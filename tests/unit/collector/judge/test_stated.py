@@ -24,6 +24,11 @@ THREADS = """Thread 42 (idle): "MainThread"
 Thread 4079 (active)
     all_gather_into_tensor (torch/distributed/distributed_c10d.py:2709)
 """
+HUNG = (
+    "Nov 21 19:27:03 node7 kernel: INFO: task python3:4242 blocked for more than 120 seconds.\n"
+    'Nov 21 19:27:03 node7 kernel: "echo 0 > /proc/sys/kernel/hung_task_timeout_secs" disables this message.\n'
+)
+FELL = "NVRM: GPU Board Serial Number: 0\nNVRM: GPU 0000:06:00.0: GPU has fallen off the bus.\n"
 GLUED = (
     "[default0]:step 7 | 4 it/s[default2]:[E ProcessGroupNCCL.cpp:475] [Rank 2] Watchdog caught \ncollective operation "
     "timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600888 milliseconds before timing out.\n"
@@ -60,6 +65,10 @@ WAITS = "2026-06-15 10:45:21: I mesh_service.cc:208] Waiting to connect to clien
         (IN_NOTHING_KNOWN, "at", "__lll_lock_wait (/lib64/libc.so.6), called by event_del, called by tracker_destru"),
         ("".join(f"> {line}\n" for line in IN_MPI.splitlines()), "waits", "waited in allreduce (inside MPI"),
         (f"### Rank 0\n\n```\n{IN_MPI}```\n", "waits", "rank 0 waited in allreduce"),
+        (f"Thread 103 (LWP 24453):\n{IN_MPI}", "waits", "waited in allreduce (inside MPI"),
+        (HUNG, "waits", "python3 (process 4242) on node7 waited: INFO: task python3:4242 blocked for more than 120"),
+        (HUNG.replace(" node7", ""), "waits", "python3 (process 4242) waited: INFO: task"),
+        (f"{FELL}NVRM: rpcSend 12\n", "at failed", "the kernel: NVRM: GPU 0000:06:00.0: GPU has fallen off the bus."),
         ("[rank2]: step 7 took 300 seconds\n", "at silent", "rank 2 last wrote: [rank2]: step 7 took 300 seconds"),
         (COUNTED, "at at", "ranks 0,2 last wrote: [rank0]: step 120 | loss 2.31"),
         (COUNTED, "at at", "rank 1 last wrote: [rank1]: step 119 | loss 2.5e-1"),

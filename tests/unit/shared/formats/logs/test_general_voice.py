@@ -116,6 +116,8 @@ def _stops(lines: list[str], rank: int | None = None) -> list[int]:
         (["up", "rdzv_configs: {'timeout': 900}", "joining"], None, [2]),  # a setting is no trouble
         (["Running: 1 reqs", 'INFO: 10.1.2.3:591 - "GET /metrics HTTP/1.1" 200 OK'], None, [0]),
         (["step 1", "frame #1: c10d::recv()", "frame #2: main + 0x5f", "frame #3: start"], None, [1]),
+        (["frame #1: check()", "frame #2: main", "frame #0: c10::Error::Error(std::string) + 0x96"], None, [0]),
+        (["50%|Sending process 4041 the signal", "Sending process 40"], None, [0]),  # the excerpt cuts the last line
         (["[rank0]: a", "[rank1]: a", "[rank0]: b"], None, [1, 2]),
         (["[rank0]: a", "hello"], None, [0, 1]),
         (["[rank3]: a", "shard 3 is 90000 ms late: stuck"], 3, []),

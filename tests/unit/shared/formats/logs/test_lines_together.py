@@ -103,3 +103,13 @@ def test_secrets_are_not_carried() -> None:
     """Neither in the line nor in its parts."""
     (event,) = events(TRACEBACK.replace("no such shard", "api_key=0123abcd is wrong"))
     assert "0123abcd" not in event.model_dump_json()
+
+
+@pytest.mark.parametrize("at", [70, 85])
+def test_words_that_a_terminal_broke_are_read(at: int) -> None:
+    """What stands on both of its lines is told once, with all that they say."""
+    line = (
+        "2026-11-21 09:10:11,123 WARNING worker.py:15 -- Worker proc VllmWorker-2 died unexpectedly, shutting down all"
+    )
+    told = find_events([line[:at], line[at:], "bye"], path="a.log", rank=None, voices=True)
+    assert [(event.kind, event.fields["worker"]) for event in told] == [(EventKind.SIGNAL, "VllmWorker-2")]
