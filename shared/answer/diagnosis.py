@@ -6,6 +6,7 @@ from pydantic import Field
 
 from shared import SCHEMA_VERSION
 from shared.answer.action import Action as Action
+from shared.answer.chain import ChainLink as ChainLink
 from shared.answer.checks import Check
 from shared.answer.contract import Contract as Contract
 from shared.answer.contract import EvidenceOfRanks
@@ -245,6 +246,9 @@ class Finding(Contract):
     op: str | None = None
     sequence: int | None = None
     cycle: tuple[Wait, ...] = ()
+    chain: tuple[ChainLink, ...] = Field(
+        default=(), description="Who waits for whom in turn, where that leads to a process, a lock or another job."
+    )
     links: tuple[Link, ...] = ()
     where: Where | None = None
     since: str | None = Field(
@@ -329,6 +333,7 @@ class Diagnosis(Contract):
         description="What to do now, as the first finding says, else the verdict; None if kept long ago.",
     )
     findings: tuple[Finding, ...] = ()
+    chain: tuple[ChainLink, ...] = Field(default=(), description="As of a finding, while nobody can tell.")
     next_steps: tuple[NextStep, ...] = Field(default=(), description="What to do beside the steps of the findings.")
     statements: tuple[Statement, ...] = Field(
         default=(), description="Who said that he waited, and in what: told where the verdict names nobody."
