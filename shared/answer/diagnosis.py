@@ -6,7 +6,6 @@ from pydantic import Field
 
 from shared import SCHEMA_VERSION
 from shared.answer.action import Action as Action
-from shared.answer.chain import ChainLink as ChainLink
 from shared.answer.checks import Check
 from shared.answer.contract import Contract as Contract
 from shared.answer.contract import EvidenceOfRanks
@@ -17,6 +16,10 @@ from shared.answer.node_evidence import KernelEvidence as KernelEvidence
 from shared.answer.node_evidence import PodEvidence as PodEvidence
 from shared.answer.node_evidence import PortEvidence as PortEvidence
 from shared.answer.statements import Statement
+from shared.answer.waits import ChainLink as ChainLink
+from shared.answer.waits import GroupRef as GroupRef
+from shared.answer.waits import Place as Place
+from shared.answer.waits import Wait as Wait
 from shared.answer.words import Cause, Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
 from shared.rank_sets import FoldedRanks
@@ -35,25 +38,6 @@ class Culprit(Contract):
     container: str | None = Field(default=None, description="The container's name within the pod.")
 
 
-class GroupRef(Contract):
-    """A process group, known by its name and members."""
-
-    name: str
-    description: str = ""
-    ranks: FoldedRanks = ""
-
-
-class Place(Contract):
-    """One frame. `line` is 0 if unknown."""
-
-    function: str
-    file: str
-    line: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.function} ({self.file}:{self.line})" if self.line else f"{self.function} ({self.file})"
-
-
 class Where(Contract):
     """Where the culprit is; of one that has ended, where it was when the job was found so."""
 
@@ -66,17 +50,6 @@ class Where(Contract):
     thread: str = ""
     process: str = Field(default="", description="The process in words, e.g. `sleeping in clock_nanosleep`.")
     child: str = Field(default="", description="A child process that it waits for, and where that is.")
-
-
-class Wait(Contract):
-    """One edge of the wait-for graph."""
-
-    rank: int
-    waits_for: FoldedRanks
-    group: GroupRef | None = None
-    op: str | None = None
-    sequence: int | None = None
-    call_site: Place | None = None
 
 
 class LinkEnd(Contract):
