@@ -13,7 +13,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from collector.align.observations import Observations
@@ -25,7 +25,7 @@ from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.judge.certainty import Support, how_sure, unproven
 from collector.judge.fault import Fault, first_edge
 from collector.judge.records.wait_graph import WaitGraph
-from shared.answer.diagnosis import FdEvidence
+from shared.answer.diagnosis import ChainLink, FdEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
 from shared.plural import either, ranks_with
@@ -47,7 +47,12 @@ class _Wait:
     @property
     def text(self) -> str:
         """Who waits for what; the holder by its rank where it has one."""
-        waits = ranks_with(self.ranks, "waits", "wait") if self.seen else f"{ranks_in_words(self.ranks)} may wait"
+        return f"{ranks_in_words(self.ranks)} {self.waits}"
+
+    @property
+    def waits(self) -> str:
+        """The same, without who waits."""
+        waits = either(self.ranks, "waits", "wait") if self.seen else "may wait"
         return f"{waits} for {self.held if self.holders else lock_in_words(self.lock)}"
 
     @property
@@ -124,6 +129,7 @@ def _on_holders(fault: Fault, waits: list[_Wait], observations: Observations) ->
         said="; ".join(_said(wait, observations) for wait in waits) if blamed else "",
         evidence=(*fault.evidence, *(_evidence(wait, observations.roster) for wait in waits)),
         lock=waits[0].lock if blamed else None,
+        chain=_chain(waits, observations) if blamed else (),
     )
 
 
@@ -227,6 +233,7 @@ def _fault(wait: _Wait, observations: Observations) -> Fault:
         said=_said(wait, observations),
         evidence=(_evidence(wait, observations.roster),),
         lock=wait.lock,
+        chain=_chain([wait], observations),
     )
 
 
@@ -235,19 +242,33 @@ def _cause(wait: _Wait, activities: ByRank[Activity]) -> Cause:
 
 
 def _said(wait: _Wait, observations: Observations) -> str:
+    held = _holding(wait, observations)
+    return wait.text if held is None else f"{wait.text} while {either(wait.holders, 'it', 'they')} {held.does}"
+
+
+def _chain(waits: Sequence[_Wait], observations: Observations) -> tuple[ChainLink, ...]:
+    """Who waits for which lock, and what its holders do."""
+    own = [ChainLink(who=ranks_in_words(wait.ranks), does=wait.waits) for wait in waits]
+    held = _holding(waits[-1], observations)
+    return tuple(own) if held is None else (*own, held)
+
+
+def _holding(wait: _Wait, observations: Observations) -> ChainLink | None:
+    """Return what the ranks do that hold a lock; None: no rank is known to, or what it does was not read."""
     seen = next((observations.activities[rank] for rank in wait.holders if rank in observations.activities), None)
+    who = ranks_in_words(wait.holders)
     if seen is None:
-        return wait.text
-    if any(_waits_in_group(rank, observations) for rank in wait.holders):
-        edge = first_edge(edge for edge in observations.edges if edge.waiter in wait.holders)
-        op = seen.op or (edge.signature.op if edge is not None else "communication")
-        waits = f"{either(wait.holders, 'it waits', 'they wait')} in {op}"
-        held_up_by = WaitGraph(observations.edges).waited_for(wait.holders)
-        if held_up_by and not held_up_by & {*wait.ranks}:
-            return f"{wait.text} while {waits} for {ranks_in_words(sorted(held_up_by))}"
-        return f"{wait.text} while {waits}: a deadlock between the lock and the group"
-    at = f" at {seen.user}" if seen.user is not None else ""
-    return f"{wait.text} while {either(wait.holders, 'it is', 'they are')} {seen.label}{at}"
+        return None
+    if not any(_waits_in_group(rank, observations) for rank in wait.holders):
+        at = f" at {seen.user}" if seen.user is not None else ""
+        return ChainLink(who=who, does=f"{either(wait.holders, 'is', 'are')} {seen.label}{at}")
+    edge = first_edge(edge for edge in observations.edges if edge.waiter in wait.holders)
+    op = seen.op or (edge.signature.op if edge is not None else "communication")
+    waits = f"{either(wait.holders, 'waits', 'wait')} in {op}"
+    held_up_by = WaitGraph(observations.edges).waited_for(wait.holders)
+    if held_up_by and not held_up_by & {*wait.ranks}:
+        return ChainLink(who=who, does=f"{waits} for {ranks_in_words(sorted(held_up_by))}")
+    return ChainLink(who=who, does=f"{waits}: a deadlock between the lock and the group", closes=True)
 
 
 def _waits_in_group(rank: int, observations: Observations) -> bool:

@@ -12,7 +12,7 @@ from collector.align.roster import Presence, Roster
 from collector.align.work.trails import Trail
 from collector.judge.certainty import Support, Sure, how_sure
 from collector.judge.records.compare_sequences import Mismatch
-from shared.answer.diagnosis import Evidence, GroupRef, Link, NextStep, Where
+from shared.answer.diagnosis import ChainLink, Evidence, GroupRef, Link, NextStep, Where
 from shared.answer.words import Cause, Kind
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import PolledLock
@@ -60,6 +60,8 @@ class Fault:
     """What to do about that process."""
     trails: tuple[Trail, ...] = ()
     """Where waits beyond the groups lead."""
+    chain: tuple[ChainLink, ...] = ()
+    """The same, with those who wait in the groups."""
 
     @property
     def is_owed_elsewhere(self) -> bool:

@@ -79,6 +79,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         decided_after=needed - stall,
         sent=sent,
         phase=phase,
+        chain=fault.chain,
     )
 
 
@@ -114,7 +115,13 @@ def _owed_elsewhere(fault: Fault, stall: float, observations: Observations) -> I
     waited_for = tuple(dict.fromkeys(trail.rank for trail in trails))
     decided = needed - stall if still and not works else None
     return Interpretation(
-        Verdict.CANNOT_TELL, "", waited_for=waited_for, stall=stall, decided_after=decided, trails=trails
+        Verdict.CANNOT_TELL,
+        "",
+        waited_for=waited_for,
+        stall=stall,
+        decided_after=decided,
+        trails=trails,
+        chain=fault.chain,
     )
 
 

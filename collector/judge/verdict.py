@@ -133,6 +133,7 @@ def _diagnosed(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Diagnos
         headline=headline_of(reading, observations),
         findings=reading.findings,
         action=action_of(reading, steps, observations),
+        chain=reading.chain,
         next_steps=steps,
         statements=stated(observations, snapshots, reading),
         stack_classes=classes_of(observations.roster, observations.activities),

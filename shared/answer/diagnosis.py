@@ -16,6 +16,10 @@ from shared.answer.node_evidence import KernelEvidence as KernelEvidence
 from shared.answer.node_evidence import PodEvidence as PodEvidence
 from shared.answer.node_evidence import PortEvidence as PortEvidence
 from shared.answer.statements import Statement
+from shared.answer.waits import ChainLink as ChainLink
+from shared.answer.waits import GroupRef as GroupRef
+from shared.answer.waits import Place as Place
+from shared.answer.waits import Wait as Wait
 from shared.answer.words import Cause, Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
 from shared.rank_sets import FoldedRanks
@@ -34,25 +38,6 @@ class Culprit(Contract):
     container: str | None = Field(default=None, description="The container's name within the pod.")
 
 
-class GroupRef(Contract):
-    """A process group, known by its name and members."""
-
-    name: str
-    description: str = ""
-    ranks: FoldedRanks = ""
-
-
-class Place(Contract):
-    """One frame. `line` is 0 if unknown."""
-
-    function: str
-    file: str
-    line: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.function} ({self.file}:{self.line})" if self.line else f"{self.function} ({self.file})"
-
-
 class Where(Contract):
     """Where the culprit is; of one that has ended, where it was when the job was found so."""
 
@@ -65,17 +50,6 @@ class Where(Contract):
     thread: str = ""
     process: str = Field(default="", description="The process in words, e.g. `sleeping in clock_nanosleep`.")
     child: str = Field(default="", description="A child process that it waits for, and where that is.")
-
-
-class Wait(Contract):
-    """One edge of the wait-for graph."""
-
-    rank: int
-    waits_for: FoldedRanks
-    group: GroupRef | None = None
-    op: str | None = None
-    sequence: int | None = None
-    call_site: Place | None = None
 
 
 class LinkEnd(Contract):
@@ -245,6 +219,9 @@ class Finding(Contract):
     op: str | None = None
     sequence: int | None = None
     cycle: tuple[Wait, ...] = ()
+    chain: tuple[ChainLink, ...] = Field(
+        default=(), description="Who waits for whom in turn, where that leads to a process, a lock or another job."
+    )
     links: tuple[Link, ...] = ()
     where: Where | None = None
     since: str | None = Field(
@@ -329,6 +306,7 @@ class Diagnosis(Contract):
         description="What to do now, as the first finding says, else the verdict; None if kept long ago.",
     )
     findings: tuple[Finding, ...] = ()
+    chain: tuple[ChainLink, ...] = Field(default=(), description="As of a finding, while nobody can tell.")
     next_steps: tuple[NextStep, ...] = Field(default=(), description="What to do beside the steps of the findings.")
     statements: tuple[Statement, ...] = Field(
         default=(), description="Who said that he waited, and in what: told where the verdict names nobody."

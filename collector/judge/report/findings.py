@@ -59,6 +59,7 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
         op=fault.op,
         sequence=fault.sequence,
         cycle=tuple(edge.wait for edge in fault.cycle),
+        chain=fault.chain,
         links=fault.links,
         where=fault.where or _where(fault, observations),
         since=since,

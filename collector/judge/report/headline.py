@@ -14,7 +14,7 @@ from collector.judge.report.restarts import restart_in_words
 from collector.judge.report.sentences import say
 from collector.judge.trails.in_words import trail_in_words
 from collector.judge.unreachable_ranks import on_silent_nodes
-from shared.answer.diagnosis import Finding
+from shared.answer.diagnosis import ChainLink, Finding
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import counted, either
@@ -45,6 +45,8 @@ class Interpretation:
     """What `waited_for` are at work on, if it may take a healthy job minutes."""
     trails: tuple[Trail, ...] = ()
     """Where the waits of `waited_for` lead out of the job."""
+    chain: tuple[ChainLink, ...] = ()
+    """The same, with those who wait for them."""
     second_dump_after: int | None = None
     """Seconds after which a second dump of each rank would tell; None: that is not what is lacking."""
 

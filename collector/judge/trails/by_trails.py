@@ -20,11 +20,11 @@ from collector.judge.fault import Fault, kind_of
 from collector.judge.records.wait_graph import WaitGraph
 from collector.judge.report.findings import cause_of
 from collector.judge.report.summaries import summary_of
-from collector.judge.trails.in_words import named_end, trail_in_words, way_in_words
-from shared.answer.diagnosis import Evidence, FdEvidence, StackEvidence
+from collector.judge.trails.in_words import links_of, named_end, trail_in_words, way_in_words
+from shared.answer.diagnosis import ChainLink, Evidence, FdEvidence, StackEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
-from shared.plural import ranks_with
+from shared.plural import either
 from shared.rank_sets import ranks_in_words
 
 _KINDS = frozenset({Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED})
@@ -64,13 +64,14 @@ def with_trails(fault: Fault, observations: Observations) -> Fault:
         culprits=culprits,
         victims=tuple(sorted({*fault.victims, *passed} - {*culprits})),
         trails=trails,
+        chain=tuple(_chain(fault, walks[0], observations)),
         evidence=(*fault.evidence, *(item for trail in trails for item in _evidence(trail, observations))),
     )
     if culprits == fault.culprits and not walks[0].circle:
         told = [f"it {way_in_words(trail)}" for trail in trails if _tells_more(trail)]
         usual = summary_of(fault, cause_of(fault, observations), observations)
         return replace(changed, said="; ".join([usual, *told])) if len(told) == len(culprits) == 1 else changed
-    changed = replace(changed, said=_said(fault, walks, observations))
+    changed = replace(changed, said=_said(fault, walks[0], observations))
     cause = Cause.USER_CODE if walks[0].circle else Cause.OTHER_PROCESS if elsewhere else None
     return replace(changed, certainty=unproven(fault.certainty, Support.OTHER_END), cause=cause)
 
@@ -110,24 +111,42 @@ def _walk(rank: int, graph: WaitGraph, observations: Observations) -> _Walk | No
         path.append(trail.to_rank)  # 1
 
 
-def _said(fault: Fault, walks: list[_Walk], observations: Observations) -> str:
+def _said(fault: Fault, walk: _Walk, observations: Observations) -> str:
     """Who waits for the first rank in what, and where its own wait leads."""
-    walk = walks[0]
-    first = walk.path[0] if walk.path else walk.trails[0].rank
+    trails = [trail_in_words(trail, observations) for trail in walk.trails]
+    first, last = _waiting(fault, walk), _last(walk, observations)
+    return "; ".join(
+        [*(f"{each.who} {each.does}" for each in first), *trails, *(f"{each.who} {each.does}" for each in last)]
+    )
+
+
+def _chain(fault: Fault, walk: _Walk, observations: Observations) -> list[ChainLink]:
+    """The same, one by one."""
+    links = [link for trail in walk.trails for link in links_of(trail, observations)]
+    links = [*_waiting(fault, walk), *links, *_last(walk, observations)]
+    closes = bool(walk.circle) or walk.trails[-1].leads is Leads.CIRCLE
+    return [*links[:-1], links[-1].model_copy(update={"closes": closes})]
+
+
+def _waiting(fault: Fault, walk: _Walk) -> Iterator[ChainLink]:
     number = "" if fault.sequence is None else f" #{fault.sequence}"
     inside = f" in {fault.op}{number}" if fault.op else ""
     others = [rank for rank in fault.victims if rank not in walk.path]
-    parts = [f"{ranks_with(others, 'waits', 'wait')} for rank {first}{inside}"] if others else []
-    parts += [trail_in_words(trail, observations) for trail in walk.trails]
+    if others:
+        does = f"{either(others, 'waits', 'wait')} for rank {walk.trails[0].rank}{inside}"
+        yield ChainLink(who=ranks_in_words(others), does=does)
+
+
+def _last(walk: _Walk, observations: Observations) -> Iterator[ChainLink]:
+    """The rank at the end of the waits beyond the groups."""
     if walk.waits_in is not None:
         rank, op = walk.waits_in
         whom = f" for {ranks_in_words(walk.circle[:1])}: a deadlock" if walk.circle else ""
-        parts.append(f"rank {rank} waits in {op}{whom}")
+        yield ChainLink(who=f"rank {rank}", does=f"waits in {op}{whom}")
     elif walk.root is not None and walk.root != walk.trails[-1].rank:
         seen = observations.activities.get(walk.root)
         at = "" if seen is None or seen.user is None else f" at {place(seen.user)}"
-        parts.append(f"rank {walk.root} is {'not read' if seen is None else seen.label}{at}")
-    return "; ".join(parts)
+        yield ChainLink(who=f"rank {walk.root}", does=f"is {'not read' if seen is None else seen.label}{at}")
 
 
 def _evidence(trail: Trail, observations: Observations) -> Iterator[Evidence]:

@@ -8,6 +8,7 @@ from collector.align.stacks.activity import place
 from collector.align.stacks.process_text import process_in_words
 from collector.align.work.bystanders import Bystander
 from collector.align.work.trails import Hop, Leads, Trail
+from shared.answer.diagnosis import ChainLink
 from shared.wire.fds import Holder, OtherEnd
 from shared.wire.snapshot import Identity
 
@@ -16,14 +17,23 @@ _SENDS = frozenset("write writev sendto sendmsg sendmmsg".split())
 
 def trail_in_words(trail: Trail, observations: Observations) -> str:
     """Say from which line a rank waits for whom, and on what these wait in turn."""
+    return f"rank {trail.rank} {', which '.join(link.does for link in links_of(trail, observations))}"
+
+
+def links_of(trail: Trail, observations: Observations) -> Iterator[ChainLink]:
+    """Yield each who waits, and who is waited for at the end, where somebody is known to be."""
     seen = observations.activities.get(trail.rank)
-    user = None if seen is None else seen.user
-    verb, _, rest = way_in_words(trail).partition(" ")
-    return f"rank {trail.rank} {verb}{'' if user is None else f' at {place(user)}'} {rest}"
+    first, *parts = _parts(trail)
+    verb, _, rest = first.partition(" ")
+    at = "" if seen is None or seen.user is None else f" at {place(seen.user)}"
+    identities = [*(hop.identity for hop in trail.hops), None if trail.end is None else trail.end.identity]
+    whos = [f"rank {trail.rank}", *map(_of_hop, trail.hops[1:]), named_end(trail)]
+    for who, does, identity in zip(whos, [f"{verb}{at} {rest}", *parts], identities, strict=False):
+        yield ChainLink(who=who, does=does, job=None if identity is None else identity.job)
 
 
 def way_in_words(trail: Trail) -> str:
-    """Say the same without its subject."""
+    """Say from whom to whom it leads, without who waits first."""
     return ", which ".join(_parts(trail))
 
 

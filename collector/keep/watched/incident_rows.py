@@ -73,8 +73,14 @@ def with_root(connection: Connection, found: Incident) -> Incident | None:
         return None
     bodies = connection.execute(select(incidents.c.body).where(incidents.c.live == 1).order_by(incidents.c.id))
     live = (read_stored(body, Incident) for body in bodies.scalars())
-    same = (each for each in live if not {*found.roots}.isdisjoint(each.roots) and _job(each) != _job(found))
+    same = (each for each in live if not {*found.roots}.isdisjoint(_roots(each, found)) and _job(each) != _job(found))
     return next((each for each in same if each.part_of is None and len(each.members) < MOST_INCIDENTS), None)
+
+
+def _roots(first: Incident, found: Incident) -> tuple[str, ...]:
+    """What holds it and, for a job of the same user that waits for its own, that one."""
+    own = (f"job {first.fingerprint.job}",) if first.user == found.user else ()
+    return (*first.roots, *own)
 
 
 def with_member(first: Incident, member: Incident, at: str) -> tuple[Incident, IncidentChange]:

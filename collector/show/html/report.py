@@ -32,7 +32,7 @@ from collector.show.views import (
     view_fds,
     view_logs,
 )
-from shared.answer.diagnosis import Culprit, Diagnosis, Evidence, Finding, Gap, NextStep, WaitEvidence
+from shared.answer.diagnosis import ChainLink, Culprit, Diagnosis, Evidence, Finding, Gap, NextStep, WaitEvidence
 from shared.isolation import costs_itself, failures_told
 from shared.rank_sets import fold, unfold
 
@@ -97,6 +97,11 @@ class Report:
     tree: TreeView | None
     kept: Kept
     """What all this was made of, for exports."""
+
+    @property
+    def chain(self) -> tuple[ChainLink, ...]:
+        """Who waits for whom beyond the groups, of what is told first."""
+        return self.faults[0].finding.chain if self.faults else self.diagnosis.chain
 
 
 def report_of(kept: Kept) -> Report:

@@ -8,17 +8,21 @@ from typing import Any
 import httpx
 import pytest
 
+from collector.align.expected import Expected
 from collector.app import create_app
 from collector.keep.store import Store
 from collector.settings import CollectorSettings
 from shared.answer.words import Cause, Kind
+from shared.wire.snapshot import Identity
 from tests.build.agents.fake_agents import JOB
 from tests.build.agents.served_agents import served, whole_job
 from tests.build.jobs.hostile import EVIL
 from tests.build.jobs.incidents import draft
+from tests.build.jobs.judged import judged
 from tests.build.services.services import Service, running
 from tests.system.pages.browser import Browser
 from tests.system.pages.test_collector import address, foreign_page, kept, quiet
+from tests.unit.collector.judge.trails.test_by_trails import HANDLER, SERVICE, at, other, waiting
 from tests.unit.collector.keep.test_preflights import result as preflight_result
 
 pytestmark = [pytest.mark.slow, pytest.mark.steady, pytest.mark.needs("chromium", "chromedriver", "npm")]
@@ -112,6 +116,27 @@ def test_jobs_that_a_file_server_holds_name_each_other(browser: Browser, watchin
     quiet(browser, watching.service)
     browser.open(address(watching.service, f"/incidents/{over.id}"))
     assert not browser.all(".together")
+
+
+def test_a_job_that_waits_for_another_shows_the_chain_to_its_root(browser: Browser, watching: Watching) -> None:
+    """Above the fold: from who waits first to the incident of the job that holds it, which that one is part of."""
+    whose = Identity(job="rollout", rank=0, host="node1", pid=SERVICE)
+    looks = waiting({2: at("socket", SERVICE)}, [other(SERVICE, HANDLER, identity=whose)])
+    answer = judged(looks).model_copy(update={"id": "b" * 8, "made_at": "2026-01-01T00:00:00Z"})
+    watching.store.save(answer, Expected(job="sim"), looks)
+    watching.store.incidents.report(draft("rollout", headline="Hung: rank 1 of it sleeps"), [watching.diagnosis])
+    id = watching.store.incidents.report(draft("sim").model_copy(update={"roots": ("job rollout",)}), [answer.id]).id
+    browser.open(address(watching.service, f"/incidents/{id}"))
+    links = [link.text.splitlines()[0] for link in browser.all(".chain li")]
+    assert [link.split(" wait")[0] for link in links[:2]] == ["ranks 0-1,3", "rank 2"]
+    assert links[2].startswith("rank 0 of job rollout (pid 700)") and "score" in browser.text(".chain li:nth-child(3)")
+    assert links[3] == "job rollout Hung: rank 1 of it sleeps"
+    below = browser.one(".chain").rect
+    assert below["y"] + below["height"] <= 800 and "Part of the incident of rollout" in browser.text(".together")
+    quiet(browser, watching.service)
+    browser.open(address(watching.service, f"/diagnoses/{answer.id}"))
+    assert browser.one(".chain a").get_attribute("href").endswith("/incidents?job=rollout")
+    quiet(browser, watching.service)
 
 
 def test_an_incident_is_silenced_and_the_silence_ended(browser: Browser, watching: Watching) -> None:

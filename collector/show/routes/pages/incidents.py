@@ -69,6 +69,7 @@ async def show_incident(
     (incident,) = await as_shown(service, sight, (kept,))
     silences = await service.async_store.ask(service.store.silences.list) if incident.silenced_by else ()
     live = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)
+    report = await _last_report(service, incident, source_of(request))
     return page(
         request,
         "incident.html",
@@ -80,7 +81,8 @@ async def show_incident(
         together=_together(incident, live),
         silences=[each for each in silences if each.id in incident.silenced_by and sight.sees_silence(each)],
         silenceable=[(of, shown) for of, (shown, _) in _silenceable(incident).items()],
-        report=await _last_report(service, incident, source_of(request)),
+        report=report,
+        beyond=None if report is None else _beyond(report, live),
         diagnoses=await service.async_store.ask(service.store.excerpts, incident.diagnoses, Listed),
         who=who_asks(request).get("certificate", ""),
     )
@@ -138,6 +140,11 @@ def _together(incident: Incident, live: tuple[Incident, ...]) -> list[Incident]:
     shared = incident.is_live and incident.cause in _SHARED_CAUSES
     others = [each for each in live if shared and each.cause is incident.cause and each.job != incident.job]
     return [each for each in others if each.part_of is None and each.id != incident.part_of]
+
+
+def _beyond(report: Report, live: tuple[Incident, ...]) -> Incident | None:
+    """Return what holds the other job to which its waits lead."""
+    return next((each for link in report.chain[-1:] for each in live if each.job == link.job), None)
 
 
 _HOURS = {"0.5": 0.5, "2": 2.0, "8": 8.0, "24": 24.0}

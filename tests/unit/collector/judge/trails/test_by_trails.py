@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from collector.detect.roots import roots_of
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.wire.fds import Fds, Holder, OtherEnd, Socket
@@ -152,7 +153,22 @@ def test_a_rank_of_another_job_is_named_by_it_and_asked_about() -> None:
     whose = Identity(job="rollout", rank=5, host="a", pid=SERVICE)
     answer = judged(waiting({2: at("socket", SERVICE)}, [other(SERVICE, HANDLER, identity=whose)]))
     assert "to hear from rank 5 of job rollout (pid 700)" in answer.headline
-    assert answer.findings[0].next_steps[0].command == "unhang diagnose -- rollout"
+    (finding,) = answer.findings
+    assert finding.next_steps[0].command == "unhang diagnose -- rollout"
+    assert [(link.who, link.job) for link in finding.chain] == [
+        ("ranks 0-1,3", None), ("rank 2", None), ("rank 5 of job rollout (pid 700)", "rollout"),
+    ]  # fmt: skip
+    assert finding.chain[-1].does.endswith(" at score (/srv/reward.py:12)") and roots_of(finding) == ("job rollout",)
+
+
+def test_while_nobody_can_tell_the_chain_is_told_all_the_same() -> None:
+    """Who was asked may still answer."""
+    answer = judged(waiting({2: at("socket", SERVICE)}, [other(SERVICE, HANDLER)], after=30.0))
+    assert answer.findings == () and [link.who for link in answer.chain] == [
+        "ranks 0-1,3",
+        "rank 2",
+        "pid 700 (python)",
+    ]
 
 
 def test_an_address_on_another_machine_is_said_with_how_to_ask_there() -> None:
@@ -165,9 +181,13 @@ def test_an_address_on_another_machine_is_said_with_how_to_ask_there() -> None:
 
 def test_two_ranks_that_wait_for_each_other_by_a_socket_and_a_group_are_a_deadlock() -> None:
     """Both are named, whoever should have come first."""
-    verdict, culprits, said = blamed(waiting({2: at("socket", pid_of(3))}))
+    looks = waiting({2: at("socket", pid_of(3))})
+    verdict, culprits, said = blamed(looks)
     assert (verdict, culprits) == (Verdict.HUNG, (2, 3))
     assert "to hear from rank 3" in said and said.endswith("for rank 2: a deadlock")
+    assert [(link.who, link.closes) for link in judged(looks).findings[0].chain] == [
+        ("ranks 0-1,3", False), ("rank 2", False), ("rank 3", True),
+    ]  # fmt: skip
 
 
 def test_the_other_end_is_found_on_another_node_by_both_addresses() -> None:

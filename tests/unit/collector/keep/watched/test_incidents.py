@@ -117,6 +117,16 @@ def test_jobs_that_the_same_holds_are_one_incident(opened: Opener) -> None:
     assert incidents.get(joined.id).state is IncidentState.FALSE_ALARM
 
 
+def test_a_job_that_waits_for_another_is_part_of_what_holds_that_one(opened: Opener) -> None:
+    """Where both are the same user's: jobs of others may have the same name. It holds nobody itself."""
+    incidents = opened().incidents
+    waits = draft("trainer").model_copy(update={"roots": ("job rollout",)})
+    first, foreign = incidents.report(draft("rollout"), ["d1"]), waits.model_copy(update={"user": "2000"})
+    assert incidents.report(waits, ["d2"]).part_of == first.id
+    own = foreign.fingerprint.model_copy(update={"user": "2000"})
+    assert incidents.report(foreign.model_copy(update={"fingerprint": own, "key": own.key}), ["d3"]).part_of is None
+
+
 def test_lists_by_state_job_and_host(opened: Opener) -> None:
     """As on-call people ask: what is open, what happened to my job, what did this node do."""
     incidents = opened().incidents
