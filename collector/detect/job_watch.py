@@ -42,6 +42,7 @@ from collector.detect.limits import (
     UNTOLD_SECONDS,
 )
 from collector.detect.phases import (
+    has_begun,
     held_for,
     held_unseen,
     hung_in,
@@ -77,7 +78,7 @@ class JobWatch:
         self._asking = False
         self._asked_at = float("-inf")
         self._next_ask = 0.0
-        self._slowed = Slowed()
+        self._slowed, self._began = Slowed(), now
         self._gone_since: float | None = None
         self._going_since: float | None = None
         self._end_seen_at: float | None = None
@@ -101,7 +102,7 @@ class JobWatch:
         elif self._gone_since is None:
             self._gone_since, self._next_ask = now, 0.0
         if self.view.attempt != before:
-            self._begin_again()
+            self._begin_again(now)
         if pause is not None:
             self._go_on(pause)
 
@@ -142,17 +143,16 @@ class JobWatch:
             self._next_ask = now + AGAIN_SECONDS
             return None
         before, self.last = self.last, diagnosis
-        self.phase = phase_of(diagnosis, has_begun=self.view.highest > 1)
+        fault = fault_of(diagnosis)
+        went_on_for = now - self._still_for(now) - self._began
+        self.phase = phase_of(diagnosis, has_begun=has_begun(self.view, fault, went_on_for))
         unseen = now if self._unseen_since is None else self._unseen_since
         self._unseen_since = unseen if is_seen_in_part(diagnosis) else None
-        fault = fault_of(diagnosis)
         if is_over(diagnosis):
             return self._found_ended(diagnosis, before, now)
         if fault is None:
             self._found_well(diagnosis, now)
             return self._found_slow(diagnosis, now)
-        if self.phase is None and self.view.highest <= 1 and fault.kind is not Kind.REQUESTS_UNANSWERED:
-            self.phase = Phase.FIRST_STEP
         return self._found_hung(diagnosis, fault, now)
 
     def _found_well(self, diagnosis: Diagnosis, now: float) -> None:
@@ -295,10 +295,10 @@ class JobWatch:
     def _ended(self) -> str:
         return f"the job has {self.view.end.value}"
 
-    def _begin_again(self) -> None:
+    def _begin_again(self, now: float) -> None:
         """The launcher has restarted the job: what was suspected is gone with the old ranks."""
         self.suspected, self.last, self.phase, self._next_ask = None, None, None, 0.0
-        self._slowed = Slowed()
+        self._slowed, self._began = Slowed(), now
         self._end_seen_at = None
         if self.incident is not None:
             self.incident = replace(self.incident, stood=tuple(self.view.ranks))

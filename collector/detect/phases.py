@@ -12,7 +12,7 @@ from collector.detect.job_view import JobView
 from collector.detect.limits import CONFIRM_SECONDS, UNREACHABLE_SECONDS
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding, Place, Where
-from shared.answer.words import Cause, Certainty, Kind
+from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import unfold
 
 _BY_CAUSE = {
@@ -39,11 +39,17 @@ def phase_of(diagnosis: Diagnosis, *, has_begun: bool) -> Phase | None:
             return None
         if finding.kind is Kind.STARTUP_INCOMPLETE:
             return Phase.FIRST_STEP
-        if finding.cause is Cause.RENDEZVOUS and not has_begun:
-            return Phase.FIRST_STEP
         by_cause = _BY_CAUSE.get(finding.cause)
-        return by_cause or next(filter(None, map(phase_of_stack, _stacks(diagnosis, finding))), None)
+        by_stack = next(filter(None, map(phase_of_stack, _stacks(diagnosis, finding))), None)
+        may_start = diagnosis.verdict is Verdict.HUNG and finding.kind is not Kind.REQUESTS_UNANSWERED
+        return by_cause or by_stack or (Phase.FIRST_STEP if may_start and not has_begun else None)
     return next(filter(None, (phase_of_stack(each.frames) for each in diagnosis.stack_classes)), None)
+
+
+def has_begun(view: JobView, fault: Finding | None, went_on_for: float) -> bool:
+    """Has a job taken steps, by its marks or else by what was found? `went_on_for`: seconds before it stood still."""
+    found = 0 if fault is None else fault.sequence or 0
+    return (view.highest if view.highest >= 0 else found) > 1 or went_on_for > ALLOWED_SECONDS[Phase.FIRST_STEP]
 
 
 def held_for(diagnosis: Diagnosis, phase: Phase | None, pauses: UsualPauses) -> float:

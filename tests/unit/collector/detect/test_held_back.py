@@ -126,6 +126,20 @@ def test_what_was_held_up_and_goes_on_is_no_longer_slow() -> None:
     assert not watching.asked() or watching.state is JobState.SUSPECTED
 
 
+@pytest.mark.parametrize(("sequence", "worked_for", "raised"), [(10, 0, True), (1, 0, False), (None, 900, True)])
+def test_job_whose_marks_are_unread_begins_by_what_else_is_known(
+    sequence: int | None, worked_for: int, raised: bool
+) -> None:
+    """By the operation that was found unfinished, or as it was at work for a quarter of an hour: not for ever."""
+    watching = Watching()
+    found = hung(kind=Kind.STUCK_TOGETHER)
+    found = found.model_copy(update={"findings": (found.findings[0].model_copy(update={"sequence": sequence}),)})
+    for idle, after in ((1.0, 0.0), (1.0, worked_for), (61.0, 61.0)):
+        watching.tell(digest([None] * 4, idle=idle, sequences=(-1,) * 4), after=after)
+    assert watching.asked(after=6.0) and watching.answer(found) is None
+    assert (watching.asked(after=6.0) != "" and watching.answer(found) is not None) is raised
+
+
 @pytest.mark.parametrize(("steps", "raised"), [(26, True), (1, False)])
 def test_store_wait_in_mid_training_is_no_first_step(steps: int, raised: bool) -> None:
     """A key that nobody sets, after many steps, is an alarm as quickly as any other; a rendezvous has its minutes."""
