@@ -20,6 +20,7 @@ from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.snapshot import NodeSnapshot
 
 LOGS, RECORDS, STACKS, ENDINGS = "log", "flight records", "stacks", "how processes ended"
+COUNTERS = "counters of process groups"
 LOG_ENDS = "where a log ends"
 _STATES = {
     EventKind.WATCHDOG_TIMEOUT: Stated.WAITS,
@@ -97,7 +98,8 @@ def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> It
     for rank, event in _of_tables((*spoken.all(), *spoken.voices)):
         yield from _of_line(_in_world(event, observations.roster.world_size) if rank is None else rank, event)
     for edge in observations.edges:
-        yield Saying(edge.waiter, Stated.WAITS, RECORDS, edge.signature.op, edge.group.label, edge.sequence)
+        source = RECORDS if edge.waiter in observations.recorded else COUNTERS
+        yield Saying(edge.waiter, Stated.WAITS, source, edge.signature.op, edge.group.label, edge.sequence)
     for rank, seen in observations.activities.items():
         yield from _of_stack(rank, seen)
     for stray in find_strays(snapshots, observations.roster).processes:
