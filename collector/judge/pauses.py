@@ -32,6 +32,7 @@ from collector.judge.report.findings import cause_of, finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
 from collector.judge.slow.held_up import HungFrom, at_work, held_up, when_due, works_elsewhere
+from collector.judge.tempered import tempered
 from shared.answer.words import Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import either, ranks_with
@@ -158,7 +159,8 @@ def _held_up(
 ) -> Interpretation:
     last = observations.roster.last_look_ns
     hung_from = None if last is None else rfc3339(last + int((due.seconds - stall) * 1e9))
-    finding = finding_of(held_up(fault, works, due, stall, observations), observations)
+    told = tempered(held_up(fault, works, due, stall, observations), observations)
+    finding = finding_of(told, observations)
     return Interpretation(Verdict.SLOW, "", findings=(finding.model_copy(update={"hung_from": hung_from}),))
 
 

@@ -1,6 +1,6 @@
 """Step G of the verdict, where those who are waited for demonstrably work: held up, and when it would be called hung.
 
-That the others wait is proven by their records, and that the rank works by what it was seen to do; whether it will ever
+That the others wait is shown by their records, and that the rank works by what it was seen to do; whether it will ever
 be done no look can tell. So it is called hung late, and then suspected at most:
 
 1. Once the others have waited for ten minutes,
@@ -135,7 +135,7 @@ def held_up(
     if fault.kind is Kind.STARTUP_INCOMPLETE:
         waited = f"the job is starting: {ranks_with(fault.victims, 'waits', 'wait')} in rendezvous, for at most"
     one = either(tuple(works), "it hangs", "they hang")
-    sure = f"that the others wait is certain, not that {one}: {either(tuple(works), 'it', 'they')} would be called hung"
+    sure = f"that the others wait is shown, not that {one}: {either(tuple(works), 'it', 'they')} would be called hung"
     left = seconds_in_words(due.seconds - stall)
     remark = f"{sure} {due.why}, {left} from the last look on, and even then only as suspected"
     evidence = tuple(

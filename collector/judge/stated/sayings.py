@@ -21,7 +21,7 @@ from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.snapshot import NodeSnapshot
 
 LOGS, RECORDS, STACKS, ENDINGS = "log", "flight records", "stacks", "how processes ended"
-LOG_ENDS, KERNEL = "where a log ends", "kernel log"
+LOG_ENDS, KERNEL, COUNTERS = "where a log ends", "kernel log", "counters of process groups"
 _STATES = {
     EventKind.WATCHDOG_TIMEOUT: Stated.WAITS,
     EventKind.BARRIER_FAILED: Stated.WAITS,
@@ -106,7 +106,8 @@ def sayings(observations: Observations, snapshots: Sequence[NodeSnapshot]) -> It
     for rank, event in _of_tables((*spoken.all(), *spoken.voices)):
         yield from _of_line(_in_world(event, observations.roster.world_size) if rank is None else rank, event)
     for edge in observations.edges:
-        yield Saying(edge.waiter, Stated.WAITS, RECORDS, edge.signature.op, edge.group.label, edge.sequence)
+        source = RECORDS if edge.waiter in observations.recorded else COUNTERS
+        yield Saying(edge.waiter, Stated.WAITS, source, edge.signature.op, edge.group.label, edge.sequence)
     for rank, seen in observations.activities.items():
         yield from _of_stack(rank, seen)
     strays = find_strays(snapshots, observations.roster)

@@ -15,6 +15,7 @@ from shared.wire.snapshot import Child, Fds, Holder, NodeSnapshot, OtherEnd, Pro
 from shared.wire.stacks import Frame, Stacks, Thread
 from tests.build.jobs.placed import with_rank
 from tests.build.jobs.simulated import PAIRS, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks, training
+from tests.build.jobs.thinned import Case, Thinning, thinned
 
 WITHOUT_GRADIENTS = Frame("decorate_context", "/env/lib/python3.11/site-packages/torch/utils/_contextlib.py", 124)
 MODULE = Frame("Module._call_impl", "/env/lib/python3.11/site-packages/torch/nn/modules/module.py", 1790)
@@ -75,6 +76,15 @@ def test_the_answer_says_since_when_with_what_and_until_when() -> None:
     assert finding.kind is Kind.HELD_UP and finding.lasted_seconds == 30.0
     assert finding.since is not None and finding.hung_from is not None and finding.hung_from > finding.since
     assert "once the others have waited for 10 minutes" in finding.remarks[0]
+
+
+def test_what_counters_alone_show_is_not_proven() -> None:
+    """Of ranks without a flight record, what is pending in their process groups tells that they wait."""
+    all_ranks = Thinning("all records but counters", frozenset(range(4)))
+    diagnosis = judged(thinned(Case(tuple(looks_at(AT_WORK, after=30.0)), Expected()), all_ranks).snapshots)
+    (finding,) = diagnosis.findings
+    assert (finding.kind, finding.certainty) == (Kind.HELD_UP, Certainty.SUPPORTED)
+    assert "no flight record was kept" in finding.certainty_reason
 
 
 def _between(looks: list[NodeSnapshot], first: Mapping[str, object], last: Mapping[str, object]) -> list[NodeSnapshot]:
