@@ -25,7 +25,7 @@ from tests.system.live.truths import named
 
 _COLUMNS = "{:>6} {:34} {:26} {:9} {:22} {:14} {:9} {:10} {:>6}  {}"
 _OUTCOMES = ("right", "silent", "wrong")
-_STILL_SECONDS = 2.0
+_STILL_SECONDS = 1.0
 """For so long no device has begun anything when a job has reached its last place: its ranks may spin there."""
 _SETTLES_SECONDS = 20.0
 
@@ -96,7 +96,7 @@ def _run(scenario: Scenario, environment: Environment, forks: Forks, number: str
     answer: dict[str, Any] = {"verdict": "-", "findings": []}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            with scenario.job(environment, Path(folder), None if scenario.executed else forks.start) as job:
+            with scenario.job(environment, Path(folder), forks) as job:
                 _settle(Path(folder))
                 gpus = scenario.gpus
                 reads = None if gpus is None else tell(environment, Path(folder), gpus, scenario.kernel)

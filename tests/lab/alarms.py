@@ -81,7 +81,7 @@ def _row(scenario: Scenario, environment: Environment, forks: Forks, folder: Pat
     }
     (folder / "dumps").mkdir()
     try:
-        with ask(folder) as asked, scenario.with_more(more).job(environment, folder, forks.start) as job:
+        with ask(folder) as asked, scenario.with_more(more).job(environment, folder, forks) as job:
             begun = time.monotonic()
             if os.environ.get("LAB_SHOWS"):
                 print(f"    {begun:.1f} ready", flush=True)

@@ -4,6 +4,7 @@ It takes an order in JSON per line, answers with the fork's number, and lets it 
 looks executed (tests/system/live/becoming.py), and is in a session of its own.
 """
 
+import importlib
 import json
 import os
 import signal
@@ -23,7 +24,9 @@ def serve() -> Program:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     lines = iter(sys.stdin.readline, "")
     for line in lines:
-        arguments, environment, output = json.loads(line)
+        arguments, environment, output, imports = json.loads(line)
+        for name in imports:  # once for all ranks: half of what DDP's and FSDP's take to start
+            importlib.import_module(name)
         opened = os.open(output, os.O_WRONLY | os.O_APPEND)
         gate, opens = os.pipe()
         pid = os.fork()

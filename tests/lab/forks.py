@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -37,10 +37,12 @@ class Forks:
         self._server.kill()
         self._server.communicate()
 
-    def start(self, command: Command, environment: Mapping[str, str], output: int) -> Forked:
-        """Start a Python program that writes to the open file `output`."""
+    def start(
+        self, command: Command, environment: Mapping[str, str], output: int, *, imports: Sequence[str] = ()
+    ) -> Forked:
+        """Start a Python program that writes to the open file `output`; `imports` are there already."""
         assert self._server.stdin is not None and self._server.stdout is not None
-        order = [list(command.arguments), dict(environment), f"/proc/{os.getpid()}/fd/{output}"]
+        order = [list(command.arguments), dict(environment), f"/proc/{os.getpid()}/fd/{output}", list(imports)]
         self._server.stdin.write(json.dumps(order) + "\n")
         self._server.stdin.flush()
         pid = int(self._server.stdout.readline())

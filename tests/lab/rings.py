@@ -52,22 +52,24 @@ _COMPARED = ("state", "collective_seq", "created_ns", "signature", "group")
 
 def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]:
     """Yield each column of the table with what differs, "" where nothing does."""
-    with _ranks(environment, folder, MOST) as job:
+    with (  # at once, for each imports PyTorch
+        _ranks(environment, folder, MOST) as job,
+        _ranks(environment, folder, None) as probed,
+        _ranks(environment, folder, 0) as unrecorded,
+    ):
         for state in STATES:
             told = _told(job)
             yield state, "the job ended too early" if told is None else _differs(job.pid, told["nccl"])
         if told is not None:
             yield "Gloo", _differs_of_gloo(job.pid, told["gloo"]) if "gloo" in told else NO_RECORD
-    with _ranks(environment, folder, None) as job:
-        told = _told(job)
-        yield "probe", "the job ended too early" if told is None else _differs_by_probe(job.pid, told)
-    with _ranks(environment, folder, 0) as job:
-        if _told(job) is None:
+        told = _told(probed)
+        yield "probe", "the job ended too early" if told is None else _differs_by_probe(probed.pid, told)
+        if _told(unrecorded) is None:
             yield "switched off", "the job ended too early"
             return
-        yield "switched off", _record_of_none(job.pid)
-        yield "group", _group(job.pid)
-        yield "stack", _stack(job.pid)
+        yield "switched off", _record_of_none(unrecorded.pid)
+        yield "group", _group(unrecorded.pid)
+        yield "stack", _stack(unrecorded.pid)
 
 
 @contextmanager

@@ -3,13 +3,15 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from deploy.lab.environment import Environment
 from tests.build.processes.ports import free_port
-from tests.system.live.jobs import Job, Starter
+from tests.lab.forks import Forks
+from tests.system.live.jobs import Job
 from tests.system.live.truths import PROGRAMS, Truth, all_programs, read_truth
 
 _RECORDED = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_FR_BUFFER_SIZE": "2000"}
@@ -62,8 +64,9 @@ class Scenario:
         """Return it with further variables."""
         return replace(self, more={**self.more, **more})
 
-    def job(self, environment: Environment, folder: Path, starter: Starter | None) -> Job:
-        """Prepare the job; `folder` must exist, and is its own. Without a starter its ranks are executed."""
+    def job(self, environment: Environment, folder: Path, forks: Forks) -> Job:
+        """Prepare the job; `folder` must exist, and is its own."""
+        stated = read_truth(self.program)
         variables = {
             **environment.variables(folder),
             **(_RECORDED if self.recorded else _UNRECORDED),
@@ -77,11 +80,11 @@ class Scenario:
             self.program,
             directory=folder,
             ranks=self.ranks,
-            launch=read_truth(self.program).get("launch", "direct"),
+            launch=stated.get("launch", "direct"),
             environment=variables,
             recorded=self.recorded,
             python=str(environment.python),
-            starter=starter,
+            starter=None if self.executed else partial(forks.start, imports=stated.get("imports", ())),
         )
 
 

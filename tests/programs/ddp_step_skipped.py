@@ -12,6 +12,7 @@ TRUTH = {
     "causes": ["user_code"],
     "bare": {"or_silent": True},
     "where": "gather_losses",
+    "imports": ["torch._dynamo"],
 }
 
 STEPS = 6

@@ -8,6 +8,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 TRUTH = {
     "kinds": ["collective_mismatch", "order_inversion", "rank_not_joined"],
     "causes": ["user_code"],
+    "imports": ["torch.distributed.tensor.parallel", "torch._dynamo"],
     "bare": {"or_silent": True},
 }
 
