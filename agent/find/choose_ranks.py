@@ -8,8 +8,8 @@
    what merely waits for ourselves: under `srun bash -c 'unhang snapshot'` that shell is a task of Slurm's, too.
    Whoever has a process group is no mere launcher: Lightning's rank 0 starts the others.
 3. Of the processes left with one identity the topmost that has a process group is the rank, else the topmost that has
-   torch loaded, else the topmost that runs Python, else the topmost: a shell that merely waits for Python inherits the
-   same variables.
+   PyTorch, JAX or MPI loaded, else the topmost that runs Python, else the topmost: a shell that merely waits for Python
+   inherits the same variables.
 4. What lies below a rank are its children, whatever their environment says, but for other process groups' ranks. One
    that has the number of the rank above it in a group of the same size only works for it: asynchronous checkpoints of
    PyTorch's are written by such processes, which meet each other at a place of their own. What its parent started
@@ -161,11 +161,11 @@ def _choose(group: list[Candidate], listing: Listing, lister: Lister) -> list[Ca
 
 
 def _runner(family: list[Candidate], lister: Lister) -> Candidate:
-    """Return the first process with a process group, else with torch loaded, else that runs Python, else the first."""
+    """Return the first process with a process group, else with PyTorch or its like, else with Python, else any."""
     family.sort(key=lambda candidate: (not candidate.has_group, candidate.stat.start_ticks, candidate.stat.pid))
     if family[0].has_group:
         return family[0]
-    for wanted in (RankLikelihood.TORCH, RankLikelihood.PYTHON):
+    for wanted in (RankLikelihood.PARALLEL, RankLikelihood.PYTHON):
         for candidate in family:
             if lister.runs(candidate.stat) >= wanted:
                 return candidate

@@ -1,7 +1,7 @@
 """Decides in whose memory process groups are looked for, and when again; remembers what was found.
 
-1. Asked are processes that have PyTorch loaded, once they show a sign of a process group: a thread of PyTorch's
-   own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or of TensorPipe's, or a socket, without which no ranks meet.
+1. Asked are processes that have PyTorch, JAX or MPI loaded, once they show a sign of a process group: a thread of
+   PyTorch's own (`pt_gloo_runloop`, `pt_nccl_watchdg`), or of TensorPipe's, or a socket, without which no ranks meet.
 2. A fork of a rank has its parent's memory, and in it its parent's group: a DataLoader's worker is not searched, nor
    is the fork of a process that could not be searched yet. Parents come before their children. But one in which threads
    of a process group run, which no fork inherits, has a group of its own: rank 0 may have forked the others.
@@ -24,6 +24,7 @@ from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.blockers import Blockers, Key
 from agent.find.launchers import is_launcher
+from agent.find.other_worlds import World, find_world
 from agent.find.processes import Lister, Listing
 from agent.find.torch_groups import find_called, find_group, is_still_there
 from agent.find.torch_stores import TorchGroup
@@ -56,7 +57,7 @@ _STORE_THREAD = "pt_tcpstore"
 class _Searched:
     """What was found in one process, and the signs that it showed then."""
 
-    group: TorchGroup | None
+    group: TorchGroup | World | None
     threads: frozenset[str]
     sockets: frozenset[int]
     next_at: float
@@ -91,7 +92,7 @@ class GroupSearch:
         self.reading: Key | None = None
 
     @property
-    def groups(self) -> Mapping[Key, TorchGroup]:
+    def groups(self) -> Mapping[Key, TorchGroup | World]:
         """The group of each process that has one, or waits for one, by process id and start."""
         return {key: known.group for key, known in dict(self._known).items() if known.group is not None}
 
@@ -114,9 +115,7 @@ class GroupSearch:
         self._forked_from = dict(_forks(listing))
         self._blocked = frozenset(stat.key for stat in listing.stats.values() if stat.state == "D")
         found = [
-            stat
-            for stat in lister.with_torch(listing)
-            if self._is_due(stat) and not is_launcher(lister.arguments(stat))
+            stat for stat in lister.parallel(listing) if self._is_due(stat) and not is_launcher(lister.arguments(stat))
         ]
         open_still = {stat.key for stat in found} | self._late.keys()
         self._unfinished = {key: stat for key, stat in self._unfinished.items() if key in open_still}
@@ -164,13 +163,14 @@ class GroupSearch:
             *_told(
                 [stat for stat in self._forbidden.values() if stat.pid not in listing.candidates],
                 Reason.NOT_PERMITTED,
-                "not allowed to read the memory of {} with PyTorch, and no launcher's variable says whether they are "
-                "ranks; run as root, with CAP_SYS_PTRACE, or as the job's user where kernel.yama.ptrace_scope is 0",
+                "not allowed to read the memory of {} with PyTorch, JAX or MPI, and no launcher's variable says "
+                "whether they are ranks; run as root, with CAP_SYS_PTRACE, or as the job's user where "
+                "kernel.yama.ptrace_scope is 0",
             ),
             *_told(
                 [stat for stat in self._unfinished.values() if stat.pid not in listing.candidates],
                 Reason.TIMED_OUT,
-                "the memory of {} with PyTorch was not searched for process groups in time; ask again",
+                "the memory of {} with PyTorch, JAX or MPI was not searched for process groups in time; ask again",
             ),
         )
 
@@ -225,7 +225,9 @@ class GroupSearch:
         except (Gone, NotPermitted):
             return False
 
-    def _is_still_there(self, stat: Stat, group: TorchGroup) -> bool:
+    def _is_still_there(self, stat: Stat, group: TorchGroup | World) -> bool:
+        if isinstance(group, World):  # it is made once
+            return True
         with open_memory(self._procfs, stat, Deadline(1.0)) as memory:
             return is_still_there(memory, group)
 
@@ -249,13 +251,15 @@ class GroupSearch:
         with open_memory(self._procfs, stat, deadline, most_bytes=_MOST_BYTES) as memory:
             regions = read_mappings(self._procfs, stat.pid)
             above = self._searched_above(stat)
-            copied = above.group if isinstance(above, _Searched) else None
-            group = find_called(memory, regions) if _only_calls(threads) else None
+            copied = above.group if isinstance(above, _Searched) and isinstance(above.group, TorchGroup) else None
+            group: TorchGroup | World | None = find_called(memory, regions) if _only_calls(threads) else None
             group = None if group == copied else group
             if group is None:
                 may_wait = not threads or any(thread.startswith(_STORE_THREAD) for thread in threads)
                 surely = any(thread.startswith(_OF_GROUPS) for thread in threads)
                 group = find_group(self._procfs, memory, regions, copied=copied, or_awaited=may_wait, surely=surely)
+            if group is None:
+                group = find_world(memory, regions)
         now = time.monotonic()
         fruitless = 0 if group is not None or before is None else before.fruitless + 1
         if group is None and before is not None and before.group is not None and not before.group.is_awaited:

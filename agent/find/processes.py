@@ -10,6 +10,7 @@ from agent.errors import Gone
 from agent.find.blockers import Blockers
 from agent.find.environment import PYTHON, Environment, Environments, key_of
 from agent.find.launchers import NAMES, is_launcher, mistaken
+from agent.find.other_worlds import World
 from agent.find.process_owner import UserNames, user_of
 from agent.find.rank_identity import identity_of
 from agent.find.torch_stores import TorchGroup
@@ -20,13 +21,16 @@ from shared.errors import NotPermitted
 from shared.rules.site_rules import checked_variables
 from shared.wire.snapshot import Identity
 
+_PARALLEL = (b"/libtorch", b"/jaxlib/", b"/libmpi.so")
+
 
 class RankLikelihood(IntEnum):
     """What a process runs, the likelier a rank the higher."""
 
     OTHER = 0
     PYTHON = 1
-    TORCH = 2
+    PARALLEL = 2
+    """PyTorch, JAX or MPI."""
 
 
 class Candidate(NamedTuple):
@@ -78,19 +82,19 @@ class Lister:
         self._names = UserNames()
         self._own = own_pids() | {self.own_pid}
         self._environments = Environments(procfs, NAMES | checked_variables())
-        self._with_torch: set[tuple[int, int]] = set()
-        self._without_torch: dict[tuple[int, int, int], tuple[int, RankLikelihood]] = {}
+        self._parallel: set[tuple[int, int]] = set()
+        self._others: dict[tuple[int, int, int], tuple[int, RankLikelihood]] = {}
         self._known: dict[tuple[int, int], Candidate] = {}
         self._mistaken: dict[int, str] = {}
         self._dull: dict[int, Stat] = {}
-        self._groups: Mapping[tuple[int, int], TorchGroup] = {}
+        self._groups: Mapping[tuple[int, int], TorchGroup | World] = {}
         self.reading: tuple[int, int] | None = None
 
     def listing(
         self,
         *,
         quick: bool = False,
-        groups: Mapping[tuple[int, int], TorchGroup] | None = None,
+        groups: Mapping[tuple[int, int], TorchGroup | World] | None = None,
     ) -> Listing:
         """List all processes; those that are avoided and those in state D keep what is known of them.
 
@@ -122,18 +126,18 @@ class Lister:
     def successor(self) -> "Lister":
         """Return a lister that knows what this one knows, for when a thread is stuck in this one."""
         heir = Lister(self._procfs, own_pid=self.own_pid, blockers=self._blockers)
-        heir._known, heir._with_torch = dict(self._known), set(self._with_torch)
+        heir._known, heir._parallel = dict(self._known), set(self._parallel)
         return heir
 
     def runs(self, stat: Stat) -> "RankLikelihood":
         """Return what runs in this process, by what it has mapped, else by its program's name.
 
-        Listing what is mapped is dear, and a process that has as much mapped as before has not loaded PyTorch since.
+        Listing what is mapped is dear, and a process that has as much mapped as before has loaded none since.
         """
         key = stat.key
-        if key in self._with_torch:
-            return RankLikelihood.TORCH
-        size, likelihood = self._without_torch.get(key_of(stat), (0, RankLikelihood.OTHER))
+        if key in self._parallel:
+            return RankLikelihood.PARALLEL
+        size, likelihood = self._others.get(key_of(stat), (0, RankLikelihood.OTHER))
         if size == stat.virtual_bytes != 0:
             return likelihood
         if self._blockers.is_avoided(stat):
@@ -143,10 +147,10 @@ class Lister:
             likelihood = self._mapped(stat)
         finally:
             self.reading = outer
-        if likelihood is RankLikelihood.TORCH:
-            self._with_torch.add(key)
+        if likelihood is RankLikelihood.PARALLEL:
+            self._parallel.add(key)
         else:
-            self._without_torch[key_of(stat)] = stat.virtual_bytes, likelihood
+            self._others[key_of(stat)] = stat.virtual_bytes, likelihood
         return likelihood
 
     def _mapped(self, stat: Stat) -> "RankLikelihood":
@@ -155,19 +159,19 @@ class Lister:
             name = self._procfs.link(stat.pid, "exe").rpartition("/")[2]
         except (Gone, NotPermitted):
             maps, name = b"", stat.name
-        if b"/libtorch" in maps:
-            return RankLikelihood.TORCH
+        if any(library in maps for library in _PARALLEL):
+            return RankLikelihood.PARALLEL
         return RankLikelihood.PYTHON if b"/libpython" in maps or PYTHON.match(name) else RankLikelihood.OTHER
 
-    def with_torch(self, listing: Listing) -> Iterator[Stat]:
-        """Iterate over the processes that have PyTorch loaded, but for ourselves and those that cannot be read."""
+    def parallel(self, listing: Listing) -> Iterator[Stat]:
+        """Iterate over the processes that have PyTorch, JAX or MPI loaded, but for us and who cannot be read."""
         unreadable = set(listing.unreadable)
         for stat in listing.stats.values():
             if stat.pid in self._own or stat.state in "DZX" or stat.pid in unreadable or self._is_dull(stat):
                 continue
             self.reading = stat.key
             try:
-                if not self._blockers.is_avoided(stat) and self.runs(stat) is RankLikelihood.TORCH:
+                if not self._blockers.is_avoided(stat) and self.runs(stat) is RankLikelihood.PARALLEL:
                     yield stat
             finally:
                 self.reading = None
@@ -228,10 +232,10 @@ class Lister:
         return stat.is_kernel_thread or (self._environments.is_fixed(stat) and stat.pid in self._dull)
 
     def _remember(self, stats: dict[int, Stat], candidates: dict[int, Candidate]) -> None:
-        self._with_torch &= {stat.key for stat in stats.values()}
+        self._parallel &= {stat.key for stat in stats.values()}
         self._known = {c.stat.key: c for c in candidates.values()}
         living = {key_of(stat) for stat in stats.values()}
-        self._without_torch = {key: known for key, known in self._without_torch.items() if key in living}
+        self._others = {key: known for key, known in self._others.items() if key in living}
         self._environments.forget_all_but(living)
         self._dull = {
             stat.pid: stat

@@ -1,7 +1,7 @@
 """Which rank a process is: by its process group where it has one, else by its environment.
 
-1. A process group is the truth about rank and size. Where the environment says the same, its words are used for the
-   rest: what the launcher calls the job, which attempt it is, the place on the node.
+1. A process group is the truth about rank and size, as is the world of JAX or MPI. Where the environment says the
+   same, its words are used for the rest: what the launcher calls the job, which attempt it is, the place on the node.
 2. Where it says something else, or nothing, it is of no use: a shell hands RANK=0 down to a script that spawns eight
    ranks. Such a job is named after the place where its ranks met.
 3. A group that is not the world proves nothing against a launcher: torchft joins jobs by a group that each of them
@@ -10,6 +10,7 @@
 """
 
 from agent.find.launchers import Environment, gpu_of, identify, is_address, job_name, number
+from agent.find.other_worlds import World
 from agent.find.torch_stores import TorchGroup
 from shared.wire.snapshot import Identity
 
@@ -17,7 +18,7 @@ _READ_BY_TORCH = ("torchrun", "env")
 """Whose variables are meant for the program itself: those of Slurm and of MPI are there whatever it spawns."""
 
 
-def identity_of(environment: Environment, group: TorchGroup | None) -> Identity | None:
+def identity_of(environment: Environment, group: TorchGroup | World | None) -> Identity | None:
     """Return who a process is; None where it is no rank."""
     told = identify(environment)
     if group is None:
@@ -38,6 +39,7 @@ def identity_of(environment: Environment, group: TorchGroup | None) -> Identity 
     )
 
 
-def _name(environment: Environment, group: TorchGroup) -> str:
+def _name(environment: Environment, group: TorchGroup | World) -> str:
     """Return what the launcher calls the job; where it has no name for it, the place where its ranks really met."""
-    return group.store if group.store is not None and is_address(environment) else job_name(environment)
+    met = group.store if isinstance(group, TorchGroup) and is_address(environment) else None
+    return job_name(environment) if met is None else met

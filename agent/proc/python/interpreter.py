@@ -34,6 +34,7 @@ _OF_NO_FUNCTION = "<shim>"
 _NAMES_AT = 96
 _CELL_CONTENT_AT = 16
 _SUSPENDED = -1
+_MODULE_DICT_AT = 16
 _BOUND, _BOUND_TO_AT = "builtin_function_or_method", 24
 _DEFINED_AT = {_BOUND: 16, "method_descriptor": 40}
 """Where functions of C, and methods that are none of any object yet, lead to what defines them."""
@@ -79,6 +80,17 @@ class Interpreter:
                 thread = read(thread + layout.next_thread)
             interpreter = read(interpreter + layout.next_interpreter) if interpreter else 0
         return found
+
+    def module(self, name: str) -> dict[str, int]:
+        """Return where each of the globals of a module is; none where it is not imported."""
+        interpreter = self.objects.paged.word(self._runtime + self._layout.interpreters)
+        modules = self.objects.paged.word(interpreter + self._layout.modules)
+        module = attributes.value_of(self.objects, modules, name)
+        return {} if module is None else attributes.of_dict(self.objects, self._layout, self._dict_of(module))
+
+    def _dict_of(self, module: int) -> int:
+        self.objects.require(module, "module")
+        return self.objects.paged.word(module + _MODULE_DICT_AT)
 
     def frames(self, thread: int) -> list[PythonFrame]:
         """Return the innermost frames of a thread."""

@@ -23,6 +23,8 @@ class PythonLayout(NamedTuple):
     """In `_PyRuntime`: the first interpreter. In each interpreter: the next one, and the newest thread."""
     next_interpreter: int
     threads: int
+    modules: int
+    """In an interpreter: `sys.modules`."""
     next_thread: int
     """In a thread: the next one, its number in the kernel, and what leads to the innermost frame."""
     native_id: int
@@ -50,14 +52,14 @@ class PythonLayout(NamedTuple):
 
 
 _311 = PythonLayout(
-    interpreters=40, next_interpreter=0, threads=16,
+    interpreters=40, next_interpreter=0, threads=16, modules=888,
     next_thread=8, native_id=160, frame=(56, 8),
     previous=48, code=32, instruction=56, stack_top=64, variables=72,
     variables_count=76, stack_size=68, instructions=184,
     generator_frame=80, generator_state=75, cached_keys=872, values="pointer",
 )  # fmt: skip
 _312 = PythonLayout(
-    interpreters=40, next_interpreter=0, threads=72,
+    interpreters=40, next_interpreter=0, threads=72, modules=944,
     next_thread=8, native_id=144, frame=(56, 0),
     previous=8, code=0, instruction=56, stack_top=64, variables=72,
     variables_count=72, stack_size=64, instructions=192,
@@ -91,6 +93,7 @@ def _self_told(numbers: list[int], version: str) -> PythonLayout:
         interpreters=numbers[2],
         next_interpreter=numbers[5],
         threads=numbers[6],
+        modules=numbers[9 if newer else 8],
         next_thread=numbers[thread + 2],
         frame=(numbers[thread + 4],),
         native_id=numbers[thread + 6],

@@ -55,3 +55,11 @@ def test_jax(tmp_path: Path) -> None:
     python, program = python_with("jax"), str(PROGRAMS / "jax_sum.py")
     with launched(("mpirun", *options, python, program, f"127.0.0.1:{free_port()}"), tmp_path) as job:
         assert_found_and_named(job, recorded=False)
+
+
+def test_jax_by_hand(tmp_path: Path) -> None:
+    """Found in the memory of each process, by JAX's own state; its job is where they met."""
+    address, program = f"127.0.0.1:{free_port()}", PROGRAMS / "jax_sum.py"
+    script = f"for rank in 0 1; do {python_with('jax')} {program} {address} $rank 2 & done; wait"
+    with launched(("sh", "-c", script), tmp_path) as job:
+        assert_found_and_named(job, name=address, recorded=False)

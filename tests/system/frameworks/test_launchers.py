@@ -102,6 +102,14 @@ def test_open_mpi(tmp_path: Path) -> None:
         assert_found_and_named(job)
 
 
+@pytest.mark.needs("mpirun")
+def test_open_mpi_whose_variables_nobody_can_read(tmp_path: Path) -> None:
+    """Found by the world that each rank keeps in its memory, under the name that the variables would have given it."""
+    options = ("--allow-run-as-root", "--oversubscribe", "-np", "2")
+    with launched(("mpirun", *options, sys.executable, str(PROGRAMS / "mpi_barrier.py")), tmp_path) as job:
+        assert_found_and_named(job, name=job.output.read_text().split()[0], recorded=False)
+
+
 def test_ranks_of_which_each_is_started_another_way(tmp_path: Path) -> None:
     """Below a shell, by `uv run`, by Python without its environment, and in a container seen from its node."""
     port = free_port()

@@ -1,4 +1,4 @@
-"""JAX on several processes that `mpirun` starts; there is no PyTorch in them."""
+"""JAX on several processes that `mpirun` starts, or a shell that says who is who; there is no PyTorch in them."""
 
 import os
 import sys
@@ -11,7 +11,8 @@ from quota import reach_last_step
 
 def main() -> None:
     """Meet, and add up."""
-    rank, size = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
+    told = sys.argv[2:] or [os.environ["OMPI_COMM_WORLD_RANK"], os.environ["OMPI_COMM_WORLD_SIZE"]]
+    rank, size = map(int, told)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(sys.argv[1], size, rank, local_device_ids=[0])
     rows = NamedSharding(Mesh(np.array(jax.devices()), ("rows",)), PartitionSpec("rows"))

@@ -40,7 +40,7 @@ def test_a_process_that_loads_pytorch_later_is_seen_to(tmp_path: Path) -> None:
         process.stdin.write("now\n")
         process.stdin.flush()
         assert process.stdout.readline() == "loaded\n"
-        assert lister.runs(procfs.stat(process.pid)) is RankLikelihood.TORCH
+        assert lister.runs(procfs.stat(process.pid)) is RankLikelihood.PARALLEL
 
 
 class _Counting(ProcFs):
