@@ -188,10 +188,10 @@ def _name(event: LogEvent) -> str:
 
 def _of_kernel(host: str | None, event: KernelEvent) -> str:
     """The process that the kernel reports on, else the machine whose kernel it is."""
-    at = "" if host is None else f" on {host}"
     if event.pid is None:
-        return f"the kernel{at}"
-    return f"process {event.pid}{at}" if event.name is None else f"{event.name} (process {event.pid}){at}"
+        return "the kernel" if host is None else f"the kernel of {host}"
+    named = "" if event.name is None else f" ({event.name})"
+    return f"process {event.pid}{named}{'' if host is None else f' on {host}'}"
 
 
 def _of_stack(who: int | str, seen: Activity) -> Iterator[Saying]:

@@ -87,6 +87,7 @@ INSPECTED = "".join(
         (DIAG, ["dcgmi: | GPU Memory | Fail - GPU: 3 |"]),
         (POD, ["train-2, by kubectl: Reason:       OOMKilled", "train-2, by kubectl: Exit Code:    137"]),
         (LEAVING, ["train-2, by kubectl: Status:       Terminating (lasts 9d)"]),
+        (PODS.partition("\n")[2], ["kubectl: train-0  0/1  CrashLoopBackOff  8  2m"]),
         (PODS, ["kubectl: train-0  0/1  CrashLoopBackOff  8  2m"]),
         (
             INSPECTED,
