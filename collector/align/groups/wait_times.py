@@ -2,14 +2,14 @@
 
 Where the recorder knows when operations were completed, a rank waits in each from the time it issued it, or from the
 end of the one before if that is later, to its end: all by its own clock, and what was issued in one burst does not
-count one pause twice. Where it does not (Gloo), waiting lasts from a rank's arrival to the last arrival.
+count one pause twice. Where it does not (Gloo), waiting lasts from a rank's arrival to the last arrival, which is known
+of the ranks of one node: those of others need not have the same time.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from collector.align.group_clocks import ahead_of_first
 from collector.align.groups.table import GroupView
 from collector.align.thresholds import LEAST_OPERATIONS
 from shared.wire.trace import Trace
@@ -124,14 +124,13 @@ def _only_recorded(group: GroupView) -> int | None:
 def _arrivals(
     groups: tuple[GroupView, ...], traces: dict[int, Trace], nodes: Mapping[int, str | None]
 ) -> dict[Operation, dict[int, int]]:
-    """When each rank issued what all members still hold, in nanoseconds of the lowest rank's clock."""
-    ahead = ahead_of_first(groups, traces, nodes)
+    """When each rank issued what all members still hold, by the clock of the one node that they are on."""
     arrivals: dict[Operation, dict[int, int]] = {}
-    for index, group in enumerate(groups) if ahead is not None else ():
+    on = {nodes.get(rank) for rank in traces}
+    for index, group in enumerate(groups) if len(on) == 1 and None not in on else ():
         common = set.intersection(*(set(lane.sequences) for lane in group.lanes.values())) if group.lanes else set()
         for sequence in common if len(group.lanes) > 1 else ():
             arrivals[index, sequence] = {
-                rank: traces[rank].created_ns[lane.at(sequence)[0]] - (ahead or {}).get(rank, 0)
-                for rank, lane in group.lanes.items()
+                rank: traces[rank].created_ns[lane.at(sequence)[0]] for rank, lane in group.lanes.items()
             }
     return arrivals
