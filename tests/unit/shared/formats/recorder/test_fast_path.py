@@ -201,21 +201,6 @@ def test_all_entries_of_pytorch_s_layout_are_taken_out_once_their_strings_are_kn
     assert list(trace.op_id) == list(range(1, 400))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"thread_name": ..., "thread_id": ...},
-        {"duration_ms": ...},
-        {"time_discovered_started_ns": None, "time_discovered_completed_ns": None, "state": "scheduled"},
-    ],
-    ids=["before 2.10", "not timed", "of Gloo"],
-)
-def test_the_layouts_of_other_versions_and_backends_are_known(changes: dict[str, Any]) -> None:
-    data = as_torch_writes(dump([entry(**changes, op_id=at) for at in range(10)]))
-    assert taken_out(data) == 9
-    assert parse_dump(data).op_id.tolist() == list(range(10))
-
-
 def test_fields_that_only_look_like_the_layout_are_read_by_their_names() -> None:
     """Sequence and op id have changed places: the bytes match, the meaning does not."""
     one = entry(collective_seq_id=5, op_id=90)
