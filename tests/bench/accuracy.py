@@ -1,43 +1,24 @@
-"""How often the verdict names the right ranks: on fresh simulated faults, beside torchfrtrace on dumps it can read.
+"""How often the verdict names the right ranks, on fresh simulated faults.
 
 The jobs, their faults and the rules by which the records suffice to name somebody: tests/build/simulation.
 `python -m tests.bench.accuracy --help` says how to run more of it, and how to see and repeat what was misjudged.
 """
 
 import argparse
-import json
 import secrets
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
 
-from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
 from shared.answer.diagnosis import Diagnosis
-from tests.bench.torchfrtrace import Said, analyse
-from tests.build.jobs.dumps import CASES, snapshots_of
 from tests.build.simulation.faults import FAULTS
 from tests.build.simulation.run import Semantics
 from tests.build.simulation.scenario import Scenario, draw
 from tests.build.simulation.truth import Judgement, judge
 
-COMPARED = 500
-ALONE = 2000
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One analyser's answer to one case."""
-
-    decidable: bool
-    exact: bool
-    kind_fits: bool = False
-    innocents: int = 0
-    failed: bool = False
+CASES = 2000
 
 
 @dataclass(frozen=True)
@@ -49,11 +30,6 @@ class Judged:
     judgement: Judgement
 
     @property
-    def outcome(self) -> Outcome:
-        mine = self.judgement
-        return Outcome(self.scenario.truth.decidable, mine.exact, mine.kind_fits, len(mine.innocents))
-
-    @property
     def is_right(self) -> bool:
         told = self.judgement.exact and self.judgement.kind_fits
         return not self.judgement.innocents and (told or not self.scenario.truth.decidable)
@@ -62,7 +38,6 @@ class Judged:
 def judged_scenario(
     seed: int,
     *,
-    readable: bool = False,
     thinned: bool = False,
     faults: Sequence[str] = (),
     semantics: str | None = None,
@@ -72,81 +47,14 @@ def judged_scenario(
         seed,
         faults=faults or tuple(FAULTS),
         semantics=None if semantics is None else Semantics(semantics),
-        readable=readable,
         thinned=thinned,
     )
     answer = diagnose(scenario.dumps, scenario.expected)
     return Judged(scenario, answer, judge(answer, scenario.truth))
 
 
-def compare(first_seed: int, number: int) -> dict[str, dict[str, list[Outcome]]]:
-    """Give the same dumps to both analysers. Returns analyser -> fault -> outcomes."""
-    outcomes: dict[str, dict[str, list[Outcome]]] = {"unhang": defaultdict(list), "torchfrtrace": defaultdict(list)}
-    with tempfile.TemporaryDirectory() as name:
-        ours = [judged_scenario(seed, readable=True) for seed in range(first_seed, first_seed + number)]
-        directories = [_written(one.scenario, Path(name) / str(one.scenario.seed)) for one in ours]
-        theirs = analyse(directories)
-    for one, said in zip(ours, theirs, strict=True):
-        fault = one.scenario.injected.fault
-        outcomes["unhang"][fault].append(one.outcome)
-        outcomes["torchfrtrace"][fault].append(_outcome_of(said, one.scenario))
-    return outcomes
-
-
-def _written(scenario: Scenario, directory: Path) -> Path:
-    directory.mkdir()
-    for rank, data in scenario.files.items():
-        (directory / f"trace_{rank}").write_bytes(data)
-    return directory
-
-
-def _outcome_of(said: Said, scenario: Scenario) -> Outcome:
-    """It counts as exact where all of its messages together, or its first, name the culprits and nobody else."""
-    truth = scenario.truth
-    fine = (truth.culprits, truth.culprits | truth.allowed)
-    exact = said.failure is None and (said.blamed in fine or said.messages[:1] == (truth.culprits,))
-    innocents = said.blamed - truth.culprits - truth.allowed - truth.silent
-    return Outcome(truth.decidable, exact, innocents=len(innocents), failed=said.failure is not None)
-
-
-def on_cases() -> list[str]:
-    """Both analysers on the recorded cases, as rows of a table."""
-    truths = json.loads((CASES / "truth.json").read_text())
-    rows = []
-    with tempfile.TemporaryDirectory() as name:
-        for case in truths:
-            directory = Path(name) / case
-            directory.mkdir()
-            for file in (CASES / case).iterdir():
-                (directory / f"trace_{file.name.removeprefix('_dump_')}").write_bytes(file.read_bytes())
-        theirs = analyse([Path(name) / case for case in truths])
-    for (case, truth), said in zip(truths.items(), theirs, strict=True):
-        answer = diagnose(snapshots_of(sorted((CASES / case).iterdir())), Expected())
-        named = sorted({rank for finding in answer.findings for rank in finding.culprit_ranks})
-        rows.append(f"| {case} | {truth['culprits']} | {named} | {said.failure or sorted(said.blamed)} |")
-    return ["| case | at fault | unhang | torchfrtrace |", "| --- | --- | --- | --- |", *rows]
-
-
-def comparison(outcomes: dict[str, dict[str, list[Outcome]]]) -> Iterator[str]:
-    """The rows of `compare` as a table."""
-    yield "| fault | cases | unhang: exact | innocents | torchfrtrace: exact | cases with innocents | failures |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
-    ours, theirs = outcomes["unhang"], outcomes["torchfrtrace"]
-    for fault in [*sorted(ours), "all"]:
-        mine, other = (list(chain(*each.values())) if fault == "all" else each[fault] for each in (ours, theirs))
-        yield (
-            f"| {fault} | {len(mine)} | {_exact(mine)} | {sum(o.innocents for o in mine)} | {_exact(other)} "
-            f"| {sum(o.innocents > 0 for o in other)} | {sum(o.failed for o in other)} |"
-        )
-
-
-def _exact(outcomes: Iterable[Outcome]) -> str:
-    decidable = [outcome for outcome in outcomes if outcome.decidable]
-    return f"{sum(outcome.exact for outcome in decidable)} of {len(decidable)}"
-
-
-def alone(cases: Iterable[Judged]) -> Iterator[str]:
-    """Our own verdicts by fault and semantics, as a table."""
+def table(cases: Iterable[Judged]) -> Iterator[str]:
+    """The verdicts by fault and semantics."""
     tables: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for case in cases:
         mine = case.judgement
@@ -184,27 +92,22 @@ def shown(case: Judged) -> str:
     )
 
 
-def measure(compared: int = COMPARED, alone_cases: int = ALONE, first_seed: int | None = None) -> Iterator[str]:
+def measure(cases: int = CASES, first_seed: int | None = None) -> Iterator[str]:
     """Run the benchmark; gives the lines of its report."""
     seed = secrets.randbelow(10**6) * 10_000 if first_seed is None else first_seed
-    yield f"Simulated faults from seed {seed}: {compared} for both analysers, {alone_cases} for unhang alone\n"
-    yield from on_cases()
-    yield ""
-    yield from comparison(compare(seed, compared))
-    yield ""
-    yield from alone(judged_scenario(seed + compared + number) for number in range(alone_cases))
+    yield f"{cases} simulated faults from seed {seed}\n"
+    yield from table(judged_scenario(seed + number) for number in range(cases))
     yield ""
     yield "Several dumps lost, and members not told\n"
-    yield from alone(judged_scenario(seed + number, thinned=True) for number in range(alone_cases))
+    yield from table(judged_scenario(seed + number, thinned=True) for number in range(cases))
 
 
 def main() -> int:
     """See --help."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faults", type=int, default=COMPARED, help="simulated faults that both analysers judge")
-    parser.add_argument("--alone", type=int, default=ALONE, help="simulated faults that unhang judges alone")
+    parser.add_argument("--cases", type=int, default=CASES, help="how many simulated faults")
     parser.add_argument("--seed", type=int, help="of the first case; default: a fresh one, printed")
-    parser.add_argument("--failures", action="store_true", help="judge --alone cases and print those misjudged")
+    parser.add_argument("--failures", action="store_true", help="judge --cases and print those misjudged")
     parser.add_argument("--case", type=int, help="judge the one case with this seed and print it")
     parser.add_argument("--fault", choices=sorted(FAULTS), help="with --failures or --case: this fault only")
     parser.add_argument("--semantics", choices=["nccl", "gloo"], help="the same for semantics")
@@ -212,13 +115,13 @@ def main() -> int:
     lines: Iterable[str]
     if asked.failures or asked.case is not None:
         seed = asked.case if asked.case is not None else asked.seed or 0
-        number = 1 if asked.case is not None else asked.alone
+        number = 1 if asked.case is not None else asked.cases
         chosen = [asked.fault] if asked.fault else []
         cases = [judged_scenario(seed + i, faults=chosen, semantics=asked.semantics) for i in range(number)]
         wrong = [case for case in cases if not case.is_right or asked.case is not None]
-        lines = [*map(shown, wrong), *alone(cases)]
+        lines = [*map(shown, wrong), *table(cases)]
     else:
-        lines = measure(asked.faults, asked.alone, asked.seed)
+        lines = measure(asked.cases, asked.seed)
     for line in lines:
         print(line, flush=True)
     return 0

@@ -349,7 +349,7 @@ def draw_paused(seed: int, *, attempt: int = 0) -> Soaked:
     programs = {rank: list(steps) for rank, steps in layout.programs.items()}
     _put_pauses(random, programs, layout.world.ranks)
     machine = Machine(semantics, one_queue=random.random() < 0.6, eager_sends=random.random() < 0.5)
-    drawn = draw_recorders(random, layout, semantics, readable=False)
+    drawn = draw_recorders(random, layout, semantics)
     recorders = {rank: replace(recorder, size=min(recorder.size, 40)) for rank, recorder in drawn.items()}
     frozen = _freeze(programs, run(programs, machine, random=Random(seed)))
     ran = run(programs, machine, random=random, frozen=frozen)

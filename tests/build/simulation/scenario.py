@@ -82,17 +82,16 @@ def draw(
     *,
     faults: Sequence[str] = tuple(FAULTS),
     semantics: Semantics | None = None,
-    readable: bool = False,
     thinned: bool = False,
 ) -> Scenario:
-    """Draw a hung job with one of `faults`. `readable`: such dumps as torchfrtrace takes, NCCL's and of one version.
+    """Draw a hung job with one of `faults`.
 
     `thinned`: several dumps are lost, whoever's they are, and the others often do not tell who is in which group.
     """
     random = Random(seed)
     fault = random.choice(list(faults))
     for _ in range(_TRIES):
-        meant = semantics or (Semantics.NCCL if readable or random.random() < 0.6 else Semantics.GLOO)
+        meant = semantics or (Semantics.NCCL if random.random() < 0.6 else Semantics.GLOO)
         style = draw_style(random, meant)
         layout = draw_layout(random, style)
         programs = {rank: list(steps) for rank, steps in layout.programs.items()}
@@ -104,7 +103,7 @@ def draw(
         if not ran.hung:
             continue
         given = _given(injected, layout, random, fault)
-        recorders = draw_recorders(random, layout, meant, readable=readable)
+        recorders = draw_recorders(random, layout, meant)
         if thinned:
             given -= {*random.sample(layout.world.ranks, random.randrange(min(4, layout.world.size - 1)))}
             told = random.random() < 0.4
@@ -159,7 +158,7 @@ def draw_healthy(
         steps = layout.programs[slow]
         programs[slow] = [Work(4 * step.seconds) if isinstance(step, Work) else step for step in steps]
     machine = Machine(semantics, one_queue=random.random() < 0.6, eager_sends=random.random() < 0.5)
-    recorders = draw_recorders(random, layout, semantics, readable=False)
+    recorders = draw_recorders(random, layout, semantics)
     return Healthy(style, layout, run(programs, machine, random=random), recorders)
 
 
@@ -186,10 +185,10 @@ def draw_style(random: Random, semantics: Semantics) -> Style:
     )
 
 
-def draw_recorders(random: Random, layout: Layout, semantics: Semantics, *, readable: bool) -> dict[int, Recorder]:
+def draw_recorders(random: Random, layout: Layout, semantics: Semantics) -> dict[int, Recorder]:
     """How each rank's recorder is set up: alike, but for its ids, its clock, and how full its ring is."""
-    version = "2.10" if readable else random.choice(["2.10", "2.10", "mixed", "2.4"])
-    small = not readable and random.random() < 0.4
+    version = random.choice(["2.10", "2.10", "mixed", "2.4"])
+    small = random.random() < 0.4
     timing = random.random() < 0.5
     recorders = {}
     size = random.choice([12, 25, 50])
@@ -198,9 +197,9 @@ def draw_recorders(random: Random, layout: Layout, semantics: Semantics, *, read
             version=random.choice(["2.7", "2.9", "2.10"]) if version == "mixed" else version,
             size=size + random.randrange(6) if small else 2000,
             timing=timing,
-            first_id=0 if readable else random.choice([0, random.randrange(1000)]),
+            first_id=random.choice([0, random.randrange(1000)]),
             clock_ns=random.randrange(-3_000_000_000, 3_000_000_000),
-            frames=readable or random.random() < 0.5,
+            frames=random.random() < 0.5,
             membership=semantics is Semantics.NCCL,
         )
     return recorders

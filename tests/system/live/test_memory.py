@@ -15,12 +15,11 @@ from agent.proc.memory.symbol_tables import SymbolTables
 from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
 from agent.sources.recorder.memory.copy_records import copy_records
-from agent.sources.recorder.memory.group_members import find_members
+from agent.sources.recorder.memory.group_objects import find_members
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import GroupMark, MarkReader
 from agent.sources.recorder.merge import merge
-from agent.sources.recorder.recorder_source import RecorderSource, _Asked
-from agent.sources.recorder.server_record import ask_record
+from agent.sources.recorder.recorder_source import RecorderSource, _Asked, ask_record
 from agent.sources.recorder.unix_server import find_unix_server
 from agent.sources.source import LookDepth
 from agent.tools.memory_budget import Memory

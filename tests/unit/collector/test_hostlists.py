@@ -115,13 +115,3 @@ def test_what_is_no_name_never_reaches_ssh(text: str) -> None:
     """Least of all as an option."""
     with pytest.raises(InvalidHostlist):
         parse_host_names(text)
-
-
-@given(st.text(alphabet="ab01[]-,:@ ;$", max_size=40))
-def test_any_text_is_read_as_names_or_refused(text: str) -> None:
-    """No name begins with a dash."""
-    try:
-        names = parse_host_names(text)
-    except InvalidHostlist:
-        return
-    assert not [name for name in names if name.startswith("-")]

@@ -284,24 +284,6 @@ def test_known_rank_in_uninterruptible_sleep_is_not_read_again(tmp_path: Path) -
     assert [(rank.identity.rank, rank.stat.state) for rank in one.find().ranks] == [(0, "S"), (1, "D")]
 
 
-def test_process_that_does_nothing_stands_still() -> None:
-    """And one that does something does not. One that nobody watches is not idle: not known is not zero."""
-    one = node()
-    busy = READY + "while True: sum(range(1000))\n"
-    with running(env=rank_environment(0, port=29413)) as idle, running(busy, env=rank_environment(1, port=29413)):
-        ranks = {r.identity.rank: r for r in mine(one.find(Deadline(10)), 29413)}
-        assert one.watch.idle_for_seconds(ranks[0].key) is None
-
-        def idle_seconds(rank: int) -> float | None:
-            time.sleep(0.3)
-            one.beat(Deadline(5))
-            return one.watch.idle_for_seconds(ranks[rank].key)
-
-        until(lambda: idle_seconds(0), lambda still: still is not None and still > 1.0)
-        until(lambda: idle_seconds(1), lambda moving: moving is not None and moving < 1.0)
-        assert idle.poll() is None
-
-
 @pytest.mark.parametrize(("completed", "minutes", "waits"), [(6, 5, True), (7, 5, False), (6, 0.5, False)])
 def test_rank_that_spins_in_an_operation_stands_still(completed: int, minutes: float, waits: bool) -> None:
     """Once it has been pending for longer than a rank may be at work beside it; one that has none is at work."""

@@ -14,11 +14,10 @@ import pytest
 from agent.deadline import Deadline
 from agent.errors import Unavailable
 from agent.proc.procfs import ProcFs
-from agent.sources.kernel_log import KMSG, KernelLog, parse_record
+from agent.sources.kernel_log import KernelLog, parse_record
 from shared.errors import NotPermitted
-from shared.formats.kernel_lines import read_kernel_line
 from shared.missing import Reason
-from shared.wire.kernel_events import KernelEvent, KernelEventKind, KernelEvents
+from shared.wire.kernel_events import KernelEvent, KernelEventKind
 from tests.build.processes.capabilities import is_dmesg_restricted, run_with_capabilities
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -148,29 +147,6 @@ def test_numbers_of_the_host_are_not_ours() -> None:
     command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", IN_A_NAMESPACE]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["[(None,", "1)]", "1"]
-
-
-@pytest.mark.root
-def test_own_log_of_this_machine() -> None:
-    """It is read without waiting, and reaches back to the boot or to what the ring holds.
-
-    What a process writes there is not believed: root may, as may a container that was given the device.
-    """
-    marked = "nfs: server unhang-test.invalid not responding, still trying"
-    assert read_kernel_line(marked) is not None
-    opened = os.open(KMSG, os.O_WRONLY)
-    try:
-        os.write(opened, f"<0>{marked}\n".encode())
-    finally:
-        os.close(opened)
-    log = KernelLog(ProcFs())
-    begun = time.monotonic()
-    found = log.read(Deadline(120))
-    assert time.monotonic() - begun < 60
-    log.close()
-    assert isinstance(found, KernelEvents)
-    assert found.since is not None and found.since <= time.time() + 5
-    assert all(event.text != marked for event in found.events)
 
 
 READ = """

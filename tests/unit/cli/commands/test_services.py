@@ -1,14 +1,12 @@
 """`unhang agent` and `unhang collector`: settings from flags and environment, and both at work."""
 
-import json
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import httpx
@@ -19,14 +17,13 @@ from pydantic_settings import BaseSettings
 from agent.settings import AgentSettings
 from cli.commands.services import agent, collector
 from cli.main import unhang as unhang_group
-from cli.settings import read_agent_settings
+from cli.sources.agent_here import read_agent_settings
 from collector.settings import CollectorSettings
 from shared.answer.diagnosis import Diagnosis
 from shared.errors import InvalidSettings
 from tests.build.processes.commands import FIRST, Job, command, environment, unhang
 from tests.build.processes.ports import free_port
 from tests.build.processes.warm import Forked, start
-from tests.build.services.certificates import Authority
 
 
 @pytest.mark.parametrize(("chosen", "settings"), [(agent, AgentSettings), (collector, CollectorSettings)])
@@ -195,55 +192,3 @@ def test_loop_of_others_is_not_taken(both: Both) -> None:
     """uvicorn takes uvloop where it finds it; our protocol needs asyncio's own transports, and answered nothing."""
     for address in (both.agent, both.collector):
         assert httpx.get(f"{address}/healthz", trust_env=False).status_code == 200
-
-
-def test_both_services_know_each_other_by_certificates(job: Job, tmp_path: Path) -> None:
-    """Mutual TLS from the command line to the agent; a certificate that has expired gets nothing, and is told so."""
-    authority = Authority(tmp_path / "pki")
-    server, mine = authority.sign("localhost"), authority.sign("oncall.example")
-    late = authority.sign("oncall.example", file="late", expired=True)
-    collector_own = authority.sign("collector.example")
-    ports = free_port(), free_port()
-    forked = partial(service, executed=False)
-    tls = f"--tls-cert-file={server.certificate} --tls-key-file={server.key} --client-ca-file={authority.file}".split()
-    asks = (
-        f"--agents=https://localhost:{ports[0]} --agent-ca-file={authority.file} --store={tmp_path / 's.sqlite3'} "
-        f"--agent-cert-file={collector_own.certificate} --agent-key-file={collector_own.key}"
-    ).split()
-    audits = tmp_path / "agent.jsonl", tmp_path / "collector.jsonl"
-    only = ("--client-names", "collector.example", "--audit-log", str(audits[0]))
-    with (
-        forked("agent", *tls, *only, port=ports[0], log=tmp_path / "agent.log", env=job.env),
-        forked("collector", *tls, *asks, f"--audit-log={audits[1]}", port=ports[1], log=tmp_path / "c.log", env={}),
-    ):
-        here = {"UNHANG_COLLECTOR": f"https://localhost:{ports[1]}", "UNHANG_CACERT": str(authority.file)}
-        done = unhang(
-            "diagnose", "--json", "--interval=0.2", f"--cert={mine.certificate}", f"--key={mine.key}", env=here
-        )
-        assert done.status == 12, done.err
-        assert Diagnosis.model_validate_json(done.out).coverage.with_stacks == 2
-        for options in ((), (f"--cert={late.certificate}", f"--key={late.key}")):
-            refused = unhang("jobs", *options, env=here)
-            assert (refused.status, refused.out) == (1, "")
-            assert "certificate" in refused.err
-        direct = unhang(
-            "jobs",
-            f"--collector=https://localhost:{ports[0]}",
-            f"--cert={mine.certificate}",
-            f"--key={mine.key}",
-            env=here,
-        )
-        assert direct.status == 1
-    looked, *_ = [line for line in _lines(audits[0]) if line["action"] == "snapshot"]
-    assert looked["certificate"] == "collector.example"
-    assert sorted(looked["pids"]) == sorted(rank.pid for rank in job.ranks)
-    assert "certificate_name_not_allowed" in {line.get("reason") for line in _lines(audits[0])}
-    asked, *_ = [line for line in _lines(audits[1]) if line["action"] == "asked"]
-    assert (asked["certificate"], asked["status"]) == ("oncall.example", 200)
-    details = [line["detail"] for line in _lines(audits[1]) if line["action"] == "refused"]
-    assert "no certificate was presented" in details
-    assert "the certificate is refused: certificate has expired" in details
-
-
-def _lines(audit: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in audit.read_text("ascii").splitlines()]

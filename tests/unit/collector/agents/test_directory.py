@@ -12,8 +12,6 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.registration import Registrar
-from agent.settings import AgentSettings
 from collector.agents.agent_source import Sighting, SourceReading, parse_one
 from collector.agents.directory import Directory
 from collector.agents.static_list import StaticInventory
@@ -23,7 +21,7 @@ from collector.settings import CollectorSettings
 from shared.errors import InvalidSettings, Unreachable
 from shared.missing import Reason
 from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks, mounts, two_nodes
-from tests.build.services.discovery_servers import http_server, serving
+from tests.build.services.discovery_servers import http_server
 from tests.build.services.stores import empty_store
 
 
@@ -162,18 +160,6 @@ async def test_only_those_register_who_may(tmp_path: Path) -> None:
             for token in ("client", "agent", "wrong")
         ]
     assert answers == [401, 200, 401]
-
-
-async def test_real_agent_registers_at_a_real_collector(tmp_path: Path) -> None:
-    """What the agent sends is what the collector takes, over a socket."""
-    fields = {"store": tmp_path / "store.sqlite3", "registration_seconds": 30}
-    app = create_app(CollectorSettings.model_validate(fields))
-    with serving(app) as url:
-        lease = await asyncio.to_thread(Registrar(url, AgentSettings(host_name="Node-7.example")).register)
-        async with httpx.AsyncClient() as client:
-            health = (await client.get(f"{url}/healthz")).json()
-    assert (lease.host, lease.url, lease.lease_seconds) == ("node-7.example", "http://127.0.0.1:8471", 30.0)
-    assert health["agents"] == 1
 
 
 async def test_silent_nodes_of_other_jobs_are_not_told(tmp_path: Path) -> None:

@@ -32,19 +32,6 @@ DOWN = AgentAddress(host="node3", url="http://127.0.0.1:9")
 """Nobody listens on the discard port."""
 
 
-async def test_verdict_over_two_nodes() -> None:
-    """Two nodes, two looks, one verdict that names the culprit; with an id, a time and how long it took."""
-    nodes = two_nodes()
-    swept = await sweep_agents(*nodes)
-    (finding, *_) = swept.diagnosis.findings
-    assert swept.diagnosis.verdict is Verdict.HUNG
-    assert finding.culprit_ranks == (2,)
-    assert [node.looks for node in nodes] == [2, 2]
-    assert swept.diagnosis.job == JOB
-    assert swept.diagnosis.made_at.endswith("Z")
-    assert swept.diagnosis.took_seconds > 0
-
-
 async def test_node_that_is_too_busy_to_list_its_processes_did_not_answer() -> None:
     """There may be ranks on it: that is neither "no ranks were found" nor a job that has ended."""
     late = Missing(source="ranks", reason=Reason.TIMED_OUT, detail="listing the processes takes too long")
@@ -375,12 +362,3 @@ async def test_jobs_are_listed_with_the_silent_agents() -> None:
     (job,) = found.jobs
     assert (job.name, job.ranks, job.hosts) == (JOB, "0-3", ("node1", "node2"))
     assert [each.host for each in found.unanswered] == ["node3"]
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-async def test_order_of_agents_changes_nothing(reverse: bool) -> None:
-    """Whichever node is asked first, the findings are the same."""
-    nodes = two_nodes("cross_pg_rank3_root")
-    swept = await sweep_agents(*(reversed(nodes) if reverse else nodes))
-    assert swept.diagnosis.findings[0].culprit_ranks == (3,)
-    assert swept.diagnosis.findings[0].kind in (Kind.RANK_NOT_JOINED, Kind.RANK_MISSING)

@@ -213,18 +213,6 @@ def test_of_calls_the_odd_one_or_nobody_is_named(size: int, data: st.DataObject)
     assert named(judged_logs(lines)) <= {culprit}
 
 
-def test_thousands_of_ranks_are_quick() -> None:
-    """Two thousand ranks with their watchdogs' lines, one of them behind."""
-    size, group = 2048, "0(default_pg)"
-    ranks = [bare(r, [caught(r, 12), status(r, 12, 13)] if r != 7 else [signal(7, 0, 11, group)]) for r in range(size)]
-    looks = [snapshot({}).model_copy(update={"ranks": tuple(ranks)})]
-    observations = set_scene(looks, Expected())
-    begun = time.process_time()
-    (fault,) = faults_by_logs(observations)
-    assert fault.culprits == (7,)
-    assert time.process_time() - begun < 2
-
-
 def test_a_hostile_log_costs_little() -> None:
     """A line that names everybody, ten thousand times."""
     every = ", ".join(str(rank) for rank in range(600))

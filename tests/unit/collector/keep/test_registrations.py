@@ -26,17 +26,6 @@ def ages(found: tuple[RegisteredAgent, ...]) -> dict[str, float]:
     return {each.address.url: each.age_seconds for each in found}
 
 
-def test_all_replicas_read_what_any_has_heard(opened: Opener) -> None:
-    """With its age, which grows by the database's clock; one agent is one row, whoever hears it."""
-    one, two = opened().registrations, opened().registrations
-    one.exchange([renewal("node1", 5.0)])
-    two.exchange([renewal("node2"), renewal("node1", 3.0)])
-    found = ages(one.exchange([]))
-    assert found.keys() == {"http://node1:8471", "http://node2:8471"}
-    assert 3.0 <= found["http://node1:8471"] < 60.0
-    assert found["http://node2:8471"] < found["http://node1:8471"]
-
-
 def test_older_word_does_not_replace_a_newer_one(opened: Opener) -> None:
     """A replica that could not write for a while comes late, with what it heard then."""
     one, two = opened().registrations, opened().registrations

@@ -2,10 +2,7 @@
 
 import gzip
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import zlib
 from pathlib import Path
@@ -93,17 +90,6 @@ def test_newest_first_and_page_by_page(opened: Opener) -> None:
     assert [listed.id for page in (first, second, third) for listed in page] == ids[::-1]
 
 
-def test_list_of_one_job(opened: Opener) -> None:
-    """Jobs do not see each other's diagnoses; those of no named job are listed with all."""
-    store = opened()
-    save(store, NOW_NS, NOW_NS + 10**6)
-    save(store, NOW_NS + 2 * 10**6, job="b:29500/x")
-    save(store, NOW_NS + 3 * 10**6, job=None)
-    assert len(store.list(job="b:29500/x")) == 1
-    assert len(store.list(job="a")) == 2
-    assert len(store.list()) == 4
-
-
 def test_ids_of_one_millisecond_are_in_order() -> None:
     """Ids made microseconds apart sort as they were made."""
     ids = [new_id(NOW_NS + microsecond * 1000) for microsecond in range(1000)]
@@ -141,15 +127,6 @@ def test_snapshots_go_with_their_diagnosis_and_the_file_shrinks(tmp_path: Path) 
     assert file.stat().st_size < large / 5
 
 
-def test_unknown_id(opened: Opener) -> None:
-    """An id that is not there is not found, and quoted."""
-    store = opened()
-    with pytest.raises(NotFound, match="'nix'"):
-        store.diagnosis("nix")
-    with pytest.raises(NotFound):
-        store.kept("nix' OR 1=1 --")
-
-
 def test_file_is_private(tmp_path: Path) -> None:
     """Stacks and logs are for the service's user alone."""
     file = tmp_path / "state" / "store.sqlite3"
@@ -180,23 +157,6 @@ def test_damaged_row_does_not_hide_the_others(tmp_path: Path) -> None:
     assert len(store.list()) == 2
 
 
-def test_many_threads_at_once(opened: Opener) -> None:
-    """Saving and reading from several threads neither blocks for ever nor loses anything."""
-    store = opened()
-
-    def work(first_ns: int) -> None:
-        for i in range(10):
-            save(store, first_ns + i * 10**6)
-            store.list()
-
-    threads = [threading.Thread(target=work, args=(NOW_NS + n * DAY_NS,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert store.size()[0] == 40
-
-
 def test_replicas_let_go_side_by_side(opened: Opener) -> None:
     """Several that save at once into a full store stand in each other's way neither by locks nor by deleting twice."""
     stores = [opened(retention=Retention(most_diagnoses=3)) for _ in range(4)]
@@ -216,35 +176,6 @@ def test_replicas_let_go_side_by_side(opened: Opener) -> None:
     save(stores[0], NOW_NS + DAY_NS)
     assert failed == []
     assert stores[1].size()[0] == 3
-
-
-_SAVER = """
-import sys
-from pathlib import Path
-from collector.align.expected import Expected
-from collector.keep.store import Store
-from tests.unit.collector.keep.test_store import NOW_NS, made
-store = Store(Path(sys.argv[1]))
-for i in range(100_000):
-    diagnosis = made(NOW_NS + i * 10**6)
-    store.save(diagnosis, Expected(), [])
-    print(diagnosis.id, flush=True)
-"""
-
-
-def test_sigkill_loses_nothing_that_was_saved(tmp_path: Path) -> None:
-    """Killed in the midst of saving, the store opens again and has every diagnosis that `save` returned from."""
-    file = tmp_path / "store.sqlite3"
-    command = [sys.executable, "-c", _SAVER, str(file)]
-    saver = subprocess.Popen(command, cwd=Path(__file__).parents[4], stdout=subprocess.PIPE, text=True)
-    assert saver.stdout is not None
-    told = [saver.stdout.readline().strip() for _ in range(25)]
-    saver.send_signal(signal.SIGKILL)
-    told += [line.strip() for line in saver.stdout if line.endswith("\n")]
-    saver.stdout.close()
-    assert saver.wait() == -signal.SIGKILL
-    kept = {listed.id for listed in Store(file).list(limit=100_000)}
-    assert set(told) <= kept
 
 
 def test_looks_are_kept_as_agents_sent_them(opened: Opener) -> None:

@@ -13,7 +13,7 @@ from agent.deadline import Deadline
 from agent.errors import Unavailable
 from agent.proc.memory.elf_image import build_id_in_file, build_id_in_memory, read_image
 from agent.proc.memory.elf_symbols import find_vtable
-from agent.proc.memory.mappings import LoadedFile, loaded_files, parse_mappings, read_mappings
+from agent.proc.memory.mappings import LoadedFile, loaded_files, read_mappings
 from agent.proc.memory.process_memory import open_memory
 from agent.proc.memory.symbol_tables import SymbolTables, find_symbols
 from agent.proc.procfs import ProcFs
@@ -189,16 +189,3 @@ def test_tables_that_cost_time(data: bytes) -> None:
     with pytest.raises(Unavailable) as caught:
         find_in(data)
     assert caught.value.reason is Reason.REFUSED
-
-
-def test_lines_that_are_no_mappings() -> None:
-    """Paths are bytes of somebody's choice, and lines may be cut off."""
-    first, second = parse_mappings(
-        b"10-20 rw-p 0 8:1 7 /a\\012b (deleted)\n"
-        b"20-10 rw-p 0 8:1 7 /backwards\n"
-        b"nonsense\n"
-        b"30-40 r--p 0 8:1 9 /\xff x\n"
-        b"50-6"
-    )
-    assert (first.path, first.start, first.end, first.inode) == ("/a\\012b (deleted)", 0x10, 0x20, 7)
-    assert os.fsencode(second.path) == b"/\xff x"

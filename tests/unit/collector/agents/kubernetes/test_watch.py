@@ -236,19 +236,6 @@ async def test_list_that_takes_longer_than_the_deadline_comes_later(cluster: Clu
         assert directory.trouble is None
 
 
-async def test_ten_thousand_pods(cluster: Cluster, account: Path) -> None:
-    """Listed in pages, then all changed at once: each change arrives, and none takes another list."""
-    many = [pod(f"w-{at}", node=f"node{at % 900}", namespace="team") for at in range(10_000)]
-    cluster.pods["team"] = many
-    cluster.page = 500
-    async with watching(cluster, account, deadline_seconds=30.0) as directory:
-        await until(lambda: len(directory.pods) == 10_000)
-        ended = [{**each, "status": {**each["status"], "phase": "Succeeded"}} for each in many]
-        cluster.change("MODIFIED", *ended)
-        await until(lambda: set(job_pods(directory).values()) == {"Succeeded"})
-        assert (len(directory.pods), cluster.lists) == (10_000, 2)
-
-
 async def test_end_leaves_nothing_behind(cluster: Cluster, account: Path) -> None:
     """No task, however the watch stands."""
     async with watching(cluster, account):

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from collector.agents.agent_source import Sighting, parse_one
+from collector.agents.agent_source import parse_one
 from collector.agents.registration.registered import ASKED_SECONDS, Leases
 from collector.agents.registration.registered_store import LeaseSharing
 from collector.keep.database import Database
@@ -120,21 +120,6 @@ async def test_after_a_restart_nobody_is_lost_before_a_lease_has_passed(opened: 
     assert hosts(restarted) == {"node1": True}
 
 
-async def test_clocks_of_hosts_do_not_matter(opened: Opener) -> None:
-    """Replicas whose clocks, both kinds, are days apart: an agent is as old as the store says."""
-    early, late = Clock(), Clock()
-    late.now = 10_000_000.0
-    one, here = sharing(opened, early)
-    two, there = sharing(opened, late)
-    one.renew(parse_one("node1"))
-    two.renew(parse_one("node2"))
-    await in_step(here, there)
-    early.now += LEASE_SECONDS / 2
-    late.now += LEASE_SECONDS / 2
-    await in_step(here, there)
-    assert hosts(one) == hosts(two) == {"node1": False, "node2": False}
-
-
 async def test_silence_is_counted_from_the_last_word_at_any_replica(opened: Opener) -> None:
     """An agent that goes on registering elsewhere is not lost here, where it came once."""
     clock = Clock()
@@ -186,18 +171,6 @@ def broken(renewals: object) -> Any:
     from collector.keep.database import StoreTrouble
 
     raise StoreTrouble("gone")
-
-
-async def test_sightings_stay_the_same_objects_while_nothing_changes(opened: Opener) -> None:
-    """By which the directory sees cheaply that it has nothing to merge."""
-    clock = Clock()
-    one, here = sharing(opened, clock)
-    _, there = sharing(opened, clock)
-    there._leases.renew(parse_one("node2"))
-    await in_step(there, here)
-    before: tuple[Sighting, ...] = one.sightings()
-    await in_step(there, here)
-    assert all(new is old for new, old in zip(one.sightings(), before, strict=True))
 
 
 async def seconds_of(what: Awaitable[httpx.Response]) -> tuple[float, httpx.Response]:

@@ -5,7 +5,6 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -264,16 +263,6 @@ def test_every_end_of_memory() -> None:
             except UnhangError:
                 lengths.add(0)
     assert 4 in lengths
-
-
-def test_numbers_follow_each_other_in_what_is_read() -> None:
-    """Also where every other entry is none."""
-    image, address = recorder(count=50)
-    for n in range(0, 40, 2):
-        image.number(_ring(image, address) + n * LATEST["entry"].size + LATEST["entry"].offset("id_"), 12345)
-    sequences = list(read(image, address).collective_seq)
-    assert sequences[-1] == 50
-    assert all(later - earlier == 1 for earlier, later in pairwise(sequences))
 
 
 SEED, AT = recorder(count=6, statuses={0: (6, 6, 6), 3: (1, 1, 1)}, members={("0", "default_pg"): (0, 1)})
