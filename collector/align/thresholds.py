@@ -159,6 +159,8 @@ LIKE_OTHERS_SHARE = 0.1
 
 NEAR_NS = 30_000_000_000
 """Clocks closer than this are taken as they are: looks and starts are no closer together themselves."""
+LOOSEST_NS = 500_000_000
+"""Bounds further apart than this do not set a clock."""
 KERNEL_CLOCK_SECONDS = 5.0
 """The kernel's clock and ours drift apart by so much."""
 RAS_REPORTS_APART_NS = 1_000_000_000
