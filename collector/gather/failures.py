@@ -36,6 +36,8 @@ _CUT = ("peer closed connection", "disconnected without sending", "incomplete ch
 class Again(StrEnum):
     """Why an agent is asked once more."""
 
+    LATE = "late"
+    """Nearly all others have answered."""
     BROKE_OFF = "broke_off"
     NO_CONNECTION = "no_connection"
     """Its turn was too short to tell that none can be made."""

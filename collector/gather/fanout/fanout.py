@@ -5,8 +5,9 @@ agent sends is trusted: bodies are bounded before and after decompression, and v
 
 An agent is asked again, on a connection of its own,
 
-1. at once, where the connection or the answer broke off: kept connections may be to an agent that was restarted,
-2. when there is a turn, where it had too little time to connect, or gave way to others (see `slots.py`),
+1. while its first try is under way, where nearly all others have answered: some of a round, never many,
+2. at once, where the connection or the answer broke off: kept connections may be to an agent that was restarted,
+3. when there is a turn, where it had too little time to connect, or gave way to others (see `slots.py`),
 
 as long as there is time, and only questions that cost a job next to nothing. Answers that the collector was
 too busy to read do not count against agents (see `loop_lag.py`).
@@ -23,6 +24,7 @@ from collector.gather.bounded_body import MOST_BODY_BYTES
 from collector.gather.failures import Again, NoAnswer
 from collector.gather.fanout.connection_pools import Pools
 from collector.gather.fanout.dns_lookups import LookingUp
+from collector.gather.fanout.hedging import LateAgents, second_tries
 from collector.gather.fanout.one_agent import Inquiry, Means
 from collector.gather.fanout.slots import Slots
 from collector.gather.fanout.values import Answered, Request, RequestDeadline, RoundOutcome, Silent, T
@@ -112,7 +114,7 @@ class Fanout:
         `on_progress` is called with the number that have answered or failed, each time one has. `read` parses an answer
         in place of `read_answer`, and raises NoAnswer as that does.
         """
-        finished = 0
+        finished, pace = 0, LateAgents(len(requests))
         made = partial(_made, read or read_answer, answer)
         inquiries = [Inquiry(request, _due(request, deadline), self._means, made) for request in requests]
 
@@ -120,12 +122,14 @@ class Fanout:
             nonlocal finished
             outcome = await self._ask_one(inquiry)
             finished += 1
+            pace.finished(outcome.took_seconds if isinstance(outcome, Answered) else None)
             if on_progress is not None:
                 await on_progress(finished)
             return outcome
 
         with self._means.lag.measured():
-            outcomes = await asyncio.gather(*(one(inquiry) for inquiry in inquiries))
+            async with second_tries(inquiries, pace, self._on_again):
+                outcomes = await asyncio.gather(*(one(inquiry) for inquiry in inquiries))
         return RoundOutcome(
             answered=tuple(outcome for outcome in outcomes if isinstance(outcome, Answered)),
             silent=tuple(outcome for outcome in outcomes if isinstance(outcome, Silent)),

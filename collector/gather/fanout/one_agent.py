@@ -75,6 +75,11 @@ class Inquiry(Generic[T]):
         self.request = request
         self.deadline = deadline
         self.asked_again: Again | None = None
+        self.began: float | None = None
+        """When it had its first turn, by `time.monotonic`."""
+        self.ended = False
+        self.second: asyncio.Task[Answered[T]] | None = None
+        """Another try while the first is under way."""
         self._means = means
         self._read = read
         self._tries = 0
@@ -83,17 +88,23 @@ class Inquiry(Generic[T]):
         self._may_connect_for = means.connect_seconds(request.address.url)
         self._broke_off = False
         self._failure: NoAnswer | None = None
+        self._second_answer: Answered[T] | None = None
+        self._limit: asyncio.Timeout | None = None
 
     async def pursue(self, on_again: Callable[[Again], None]) -> Answered[T]:
         """Return the answer. Raises NoAnswer, by the deadline."""
         began, behind_before = time.monotonic(), self._means.lag.behind_seconds
         try:
-            async with self._means.lag.limit(self.deadline.seconds_left, due=self.deadline.at):
-                return await self._persist(on_again)
+            async with self._means.lag.limit(self.deadline.seconds_left, due=self.deadline.at) as self._limit:
+                return await self._first_of_two(on_again)
         except TimeoutError:
+            if self._second_answer is not None:
+                return self._second_answer
             failure = self._failure or NoAnswer(Reason.TIMED_OUT, "not asked in time: other agents were slow")
         except NoAnswer as error:
             failure = error
+        finally:
+            self.ended = True
         behind = self._means.lag.behind_seconds - behind_before
         if self._is_ours(failure, behind, time.monotonic() - began):
             raise collector_too_busy(behind)
@@ -117,6 +128,31 @@ class Inquiry(Generic[T]):
         had_its_time = not self._has_time_to_connect() or self._held_seconds + LEAST_SECONDS >= self._means.node_seconds
         much = behind >= max(_MUCH_BEHIND_SECONDS, _MUCH_BEHIND_SHARE * seconds)
         return failure.reason is Reason.TIMED_OUT and much and not had_its_time
+
+    def try_twice(self) -> None:
+        """Start a second try while the first is under way, and take whichever answer comes first."""
+        twin = Inquiry(self.request, self.deadline, self._means, self._read)
+        twin._tries = 1
+        self.second = asyncio.create_task(twin._try())
+        self.second.add_done_callback(self._settle)
+
+    def _settle(self, second: asyncio.Task[Answered[T]]) -> None:
+        if second.cancelled() or second.exception() is not None or self.ended:
+            return
+        self._second_answer, self.asked_again = second.result(), Again.LATE
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(asyncio.get_running_loop().time())
+
+    async def _first_of_two(self, on_again: Callable[[Again], None]) -> Answered[T]:
+        try:
+            return await self._persist(on_again)
+        except NoAnswer:
+            if self.second is None:
+                raise
+            await asyncio.wait({self.second})
+            if self._second_answer is None:
+                raise
+            return self._second_answer
 
     async def _persist(self, on_again: Callable[[Again], None]) -> Answered[T]:
         while True:
@@ -144,7 +180,7 @@ class Inquiry(Generic[T]):
         async with means.turns.turn(due=self.deadline.at, tries=self._tries, may_give_way=may_give_way) as turn:
             self._tries += 1
             await asyncio.sleep(0)  # the rest of the round takes its places: that tells how many wait
-            running_seconds = means.lag.stopwatch()
+            self.began, running_seconds = self.began or time.monotonic(), means.lag.stopwatch()
             seconds = min(means.node_seconds - self._held_seconds, self.deadline.seconds_left)
             if self._failure is not None and seconds < _WORTH_A_TRY_SECONDS:
                 raise self._failure

@@ -52,6 +52,11 @@ class Request:
         """Does it cost a job next to nothing to be asked twice? Native stacks and debuggers stop a process for long."""
         return self.parameters.get("stacks") != "native" and not self.path.endswith("/deep")
 
+    @property
+    def may_be_doubled(self) -> bool:
+        """May a second try go out while the first is under way? A question to NCCL RAS costs the whole job."""
+        return self.may_be_repeated and self.parameters.get("ras") != "true"
+
 
 @dataclass(frozen=True)
 class Answered(Generic[T]):

@@ -277,7 +277,7 @@ async def test_health_and_metrics(client: httpx.AsyncClient) -> None:
     page = (await client.get("/metrics")).text
     assert 'unhang_collector_diagnoses_total{verdict="hung"} 1.0' in page
     assert 'unhang_collector_unanswered_total{reason="timed_out"} 0.0' in page
-    assert 'unhang_collector_asked_again_total{why="gave_way"} 0.0' in page
+    assert 'unhang_collector_asked_again_total{why="late"} 0.0' in page
     assert 'unhang_collector_answered_again_total{why="broke_off"} 0.0' in page
     assert "unhang_collector_kept 1.0" in page
 

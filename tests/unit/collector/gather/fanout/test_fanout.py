@@ -19,7 +19,8 @@ from collector.hostlists import AgentAddress
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import NodeSnapshot, RankList
 from tests.build.agents.asking import GOOD, ask_agents
-from tests.build.agents.fake_agents import Handler, answering, listening
+from tests.build.agents.fake_agents import FakeAgent, Handler, answering, case_ranks, listening, mounts
+from tests.build.processes.ports import free_port
 from tests.build.processes.waiting import undisturbed
 
 pytestmark = pytest.mark.steady
@@ -128,6 +129,15 @@ async def test_agent_that_hangs_is_given_up_at_the_deadline(handle: Handler) -> 
     assert 0.5 <= time.monotonic() - began < 30.0
 
 
+async def test_nobody_listens() -> None:
+    """A closed port is unreachable, at once."""
+    port = free_port()
+    outcome = await ask([AgentAddress(host="node1", url=f"http://127.0.0.1:{port}")])
+    (silent,) = outcome.silent
+    assert silent.missing.reason is Reason.UNREACHABLE
+    assert "connection was refused" in silent.missing.detail
+
+
 async def test_name_does_not_resolve() -> None:
     """A host that no name server knows is unreachable, and the reason says so."""
     outcome = await ask([AgentAddress(host="nosuch.invalid", url="http://nosuch.invalid:8471")])
@@ -144,6 +154,58 @@ async def test_newer_schema_is_not_guessed_at() -> None:
             [Request(address, "/v1/snapshot", {})], NodeSnapshot, deadline=RequestDeadline.within(5)
         )
     assert "upgrade the collector" in outcome.silent[0].missing.detail
+
+
+async def test_gzip_is_understood() -> None:
+    """A compressed answer is an answer."""
+    handle = answering(gzip.compress(GOOD), headers="Content-Encoding: gzip\r\n")
+    async with listening(handle) as address:
+        outcome = await ask([address])
+    assert outcome.answered[0].value.host == "node1"
+
+
+async def test_answers_come_in_the_order_of_the_questions() -> None:
+    """Whoever is quicker changes nothing."""
+    agents = [
+        FakeAgent(f"node{i}", case_ranks("missing_rank2", (i,), host=f"node{i}"), delay_seconds=0.05 * (3 - i))
+        for i in range(4)
+    ]
+    async with make_client(mounts=mounts(*agents)) as client:
+        outcome = await Fanout(client).ask(
+            [Request(agent.address, "/v1/snapshot", {}) for agent in agents],
+            NodeSnapshot,
+            deadline=RequestDeadline.within(5),
+        )
+    assert [answer.value.host for answer in outcome.answered] == ["node0", "node1", "node2", "node3"]
+
+
+async def test_number_of_requests_in_flight_is_bounded() -> None:
+    """A thousand agents are not asked at the same moment."""
+    now, most = 0, 0
+
+    async def app(request: httpx.Request) -> httpx.Response:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.01)
+        now -= 1
+        return httpx.Response(200, stream=Chunk())
+
+    async with make_client(transport=httpx.MockTransport(app)) as client:
+        requests = [Request(AgentAddress(host=f"n{i}", url=f"http://n{i}:8471"), "/v1/ranks", {}) for i in range(100)]
+        outcome = await Fanout(client, most_at_once=7).ask(requests, RankList, deadline=RequestDeadline.within(10))
+    assert len(outcome.answered) == 100
+    assert most == 7
+
+
+async def test_hanging_agents_do_not_use_up_the_turns_of_others() -> None:
+    """With more agents that hang than turns, the good ones at the end of the list are still asked."""
+    async with listening(say_nothing) as bad, listening(answering(GOOD)) as good, make_client() as client:
+        fanout = Fanout(client, most_at_once=2, node_seconds=0.2)
+        requests = [Request(bad, "/v1/ranks", {})] * 6 + [Request(good, "/v1/ranks", {})]
+        outcome = await fanout.ask(requests, RankList, deadline=RequestDeadline.within(5))
+    assert len(outcome.silent) == 6
+    assert len(outcome.answered) == 1
 
 
 async def test_unexpected_errors_stay_with_their_agent() -> None:

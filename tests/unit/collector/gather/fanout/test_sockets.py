@@ -11,6 +11,7 @@ from pathlib import Path
 import httpcore
 import pytest
 
+from collector.gather.fanout.sockets import Backend
 from collector.hostlists import AgentAddress
 from shared.missing import Reason
 from tests.build.agents.asking import GOOD, MOST, ask_agent, connect
@@ -19,6 +20,7 @@ from tests.build.agents.misbehaving import (
     answering_well,
     behaving,
     dropping_packets,
+    pouring,
     say_nothing,
 )
 from tests.build.processes.ports import free_port
@@ -37,6 +39,15 @@ async def test_a_connection_that_is_refused_tells_so() -> None:
         await connect("127.0.0.1", free_port(), None, seconds=5.0)
     assert isinstance(refused.value.__cause__, OSError)
     assert refused.value.__cause__.errno == errno.ECONNREFUSED
+
+
+async def test_a_connection_is_tried_again_where_httpcore_is_told_to() -> None:
+    """A backend waits before that."""
+    async with httpcore.AsyncConnectionPool(network_backend=Backend(), retries=2) as pool:
+        began = time.monotonic()
+        with pytest.raises(httpcore.ConnectError):
+            await pool.request("GET", f"http://127.0.0.1:{free_port()}/")
+        assert time.monotonic() - began >= 0.5
 
 
 @pytest.mark.parametrize("way", ["time", "cancelled"])
@@ -104,6 +115,15 @@ async def test_what_broke_off_is_read_up_to_there() -> None:
         await connection.aclose()
 
 
+async def test_the_end_is_read_as_often_as_one_likes() -> None:
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"all")
+
+    async with listening(end) as address:
+        connection = await _to(address)
+        assert [await connection.read(MOST) for _ in range(3)] == [b"all", b"", b""]
+
+
 async def test_who_pours_is_made_to_wait_for_the_reader() -> None:
     """Little is taken that nobody has read, and all of it arrives."""
     sent = 0
@@ -124,6 +144,25 @@ async def test_who_pours_is_made_to_wait_for_the_reader() -> None:
             assert len(piece) <= MOST
             came += len(piece)
         assert came == 400 * 65_536
+
+
+async def test_who_pours_does_not_hold_up_the_others() -> None:
+    """While one connection is read without an end, everything else goes on."""
+    async with behaving(pouring(b"x" * 1_000_000)) as agent:
+        connection = await _to(agent.address)
+
+        async def read_on() -> None:
+            while await connection.read(MOST):
+                pass
+
+        reading = asyncio.create_task(read_on())
+        began = time.monotonic()
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert time.monotonic() - began < 30.0
+        reading.cancel()
+        await asyncio.wait({reading})
+        await connection.aclose()
 
 
 async def test_small_questions_are_sent_at_once() -> None:

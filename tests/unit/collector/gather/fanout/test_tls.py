@@ -14,7 +14,7 @@ from collector.gather.failures import Again
 from collector.gather.fanout.fanout import make_client
 from shared.missing import Missing, Reason
 from shared.server.tls import ClientTls, ServerTls, TlsFiles
-from tests.build.agents.asking import GOOD, ask_agent, connect
+from tests.build.agents.asking import GOOD, MOST, ask_agent, connect
 from tests.build.agents.fake_agents import Handler, listening
 from tests.build.agents.misbehaving import Seen, answer_of, answering_well
 from tests.build.services.certificates import Authority
@@ -132,6 +132,36 @@ async def test_a_handshake_that_nobody_answers_is_given_up_and_closed(authority:
             await asked
         async with asyncio.timeout(60.0):
             await seen_end.wait()
+
+
+async def test_half_an_answer_over_tls(authority: Authority) -> None:
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer_of(GOOD, length=len(GOOD) + 10))
+        await writer.drain()
+
+    async with listening(half, _server(authority, "127.0.0.1")) as agent:
+        missing = await _why(agent.url, authority.files(), again=[Again.BROKE_OFF])
+    assert "hung up" in missing.detail
+
+
+async def test_a_large_answer_over_tls_is_read_with_pauses(authority: Authority) -> None:
+    """Larger than what is taken without a reader."""
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"x" * 3_000_000)
+        await writer.drain()
+
+    tls = ClientTls(authority.files()).context()
+    async with listening(pour, _server(authority, "127.0.0.1")) as agent:
+        connection = await connect("127.0.0.1", int(agent.host.split(":")[1]), tls, seconds=5.0)
+        assert connection.get_extra_info("ssl_object").version() == "TLSv1.3"
+        await asyncio.sleep(0.3)
+        came = 0
+        while piece := await connection.read(MOST):
+            came += len(piece)
+        assert came == 3_000_000
+        await connection.aclose()
 
 
 async def test_a_renewed_certificate_is_used_for_the_next_connection(authority: Authority) -> None:

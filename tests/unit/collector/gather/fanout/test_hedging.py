@@ -1,4 +1,4 @@
-"""Asking once more: whose connection broke off or came late, and what is never asked twice."""
+"""Asking once more: who is late, whose connection broke off, and what is never asked twice."""
 
 import asyncio
 import gzip
@@ -30,8 +30,10 @@ from tests.build.agents.misbehaving import (
     many_addresses,
     next_request,
     reset,
+    say_nothing,
     sending,
 )
+from tests.build.processes.waiting import until
 
 pytestmark = pytest.mark.steady
 
@@ -39,7 +41,7 @@ WELL = answering_well(GOOD)
 
 
 class Counted:
-    """A fan-out whose further tries are counted."""
+    """A fan-out whose second tries are counted."""
 
     def __init__(self) -> None:
         self.again: Counter[Again] = Counter()
@@ -53,6 +55,87 @@ class Counted:
             on_second_answer=lambda why: self.helped.update([why]),
             **how,
         )
+
+
+async def test_a_late_agent_is_asked_again_on_another_connection() -> None:
+    """Its first connection leads nowhere; all others have answered long ago: the second try brings the answer."""
+    counted, began = Counted(), time.monotonic()
+    async with behaving(WELL) as quick, behaving(in_turn(say_nothing, WELL)) as late:
+        outcome = await counted.ask([*quick.addresses(30), late.address], seconds=60.0)
+    assert len(outcome.answered) == 31
+    assert late.accepted == 2
+    assert (counted.again, counted.helped) == ({Again.LATE: 1}, {Again.LATE: 1})
+    assert time.monotonic() - began < 20.0
+
+
+async def test_the_first_answer_counts() -> None:
+    """A second try that is slower than the first is given up, and its connection closed."""
+    counted = Counted()
+
+    async def be_slow(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await next_request(seen, reader)
+        await until(lambda: len(seen.requests) == 2)
+        writer.write(answer_of(GOOD))
+        await reader.read()
+
+    async with behaving(WELL) as quick, behaving(in_turn(be_slow, say_nothing)) as late:
+        outcome = await counted.ask([*quick.addresses(10), late.address])
+        assert len(outcome.answered) == 11
+        assert (late.accepted, counted.again, counted.helped) == (2, {Again.LATE: 1}, {})
+        await until(lambda: late.open == 0)
+
+
+async def test_the_second_try_may_bring_what_the_first_breaks_off() -> None:
+    """The first connection dies while the second is under way: that is no failure yet."""
+
+    async def die_slowly(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await next_request(seen, reader)
+        await until(lambda: len(seen.requests) == 2)
+        writer.write(answer_of(b"<html>", status="500 Internal Server Error"))
+        await writer.drain()
+
+    counted = Counted()
+    async with behaving(WELL) as quick, behaving(in_turn(die_slowly, answering_well(GOOD, after_seconds=0.5))) as late:
+        outcome = await counted.ask([*quick.addresses(10), late.address])
+    assert len(outcome.answered) == 11
+    assert counted.helped == {Again.LATE: 1}
+
+
+async def test_few_of_a_round_are_asked_again() -> None:
+    """One in twenty at most: the rest of a round is no measure where many are late."""
+    counted = Counted()
+    async with behaving(WELL) as quick, behaving(say_nothing) as hanging:
+        outcome = await counted.ask([*quick.addresses(60), *hanging.addresses(3)], seconds=3.0)
+        assert len(outcome.silent) == 3
+        assert counted.again == {Again.LATE: 3}
+        assert hanging.accepted == 6
+        await counted.ask([*quick.addresses(60), *hanging.addresses(8)], seconds=2.0)
+        assert counted.again == {Again.LATE: 3}
+
+
+async def test_one_agent_alone_is_never_late() -> None:
+    """There is nothing to compare it with."""
+    counted = Counted()
+    async with behaving(answering_well(GOOD, after_seconds=1.5)) as slow:
+        await counted.ask([slow.address])
+    assert (slow.accepted, counted.again) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"),
+    [
+        ("/v1/snapshot", {"stacks": "native", "pid": [7]}),
+        ("/v1/snapshot", {"stacks": "plain", "ras": "true"}),
+        ("/v1/ranks/7/deep", {"how": "gdb"}),
+    ],
+)
+async def test_what_costs_a_job_dear_is_not_asked_twice_at_once(path: str, parameters: Parameters) -> None:
+    """Native stacks and debuggers stop a process for long, and RAS costs the whole job a round of messages."""
+    counted = Counted()
+    async with behaving(WELL) as quick, behaving(answering_well(GOOD, after_seconds=1.5)) as late:
+        outcome = await counted.ask([*quick.addresses(10), late.address], path=path, parameters=parameters)
+    assert len(outcome.answered) == 11
+    assert (late.accepted, counted.again) == (1, {})
 
 
 @pytest.mark.parametrize("broken", [reset, hang_up])
@@ -92,6 +175,13 @@ async def test_what_broke_off_is_asked_again_once(broken: Behaviour) -> None:
         outcome = await counted.ask([agent.address])
         assert outcome.silent[0].missing.reason in (Reason.UNREACHABLE, Reason.UNREADABLE)
         assert agent.accepted == 2
+
+
+async def test_connections_are_kept_for_the_next_look() -> None:
+    """An agent that answers well is asked over one connection."""
+    async with behaving(WELL) as agent:
+        await Counted().ask([agent.address], rounds=3)
+    assert (agent.accepted, len(agent.requests)) == (1, 3)
 
 
 async def test_a_kept_connection_to_an_agent_that_was_restarted() -> None:
