@@ -6,8 +6,8 @@ The first of a kind stays in place as `(entry, kind)`, each later one becomes th
 numbers are kept as columns. The first of a kind then shows what the others hold beside their numbers.
 
 The layout: `dump_entries` in torch/csrc/distributed/c10d/FlightRecorderDetail.hpp, the opcodes: `Pickler` in
-torch/csrc/jit/serialization/pickler.cpp. An entry in any other shape stays where it is, and nothing is lost but time;
-so do all that Python's own picklers write, which keep each container in the memo (`like_entries.py` reads these).
+torch/csrc/jit/serialization/pickler.cpp. What Python's own picklers write beside these: `pickle_memo.py`. An entry in
+any other shape stays where it is, and nothing is lost but time.
 This is no protection against hostile bytes: the resulting pickle is as untrusted as the input.
 """
 
@@ -15,19 +15,21 @@ import re
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from shared.errors import UnreadableDump
 from shared.formats.recorder.fast_path_skeletons import TIME_BYTES, Skeletons
 from shared.formats.recorder.fields import MOST_RECORDS
+from shared.formats.recorder.pickle_memo import KEPT, EqualButForPlaces, OddPlaces, with_places
+from shared.formats.recorder.safe_pickle import MEMOIZE
 
 _GET = rb"(?:h.|j.{4})"  # BINGET, LONG_BINGET: a string or a frame that was written before
 _NUMBER = rb"(?:K.|M..|J.{4}|\x8a\x08.{8})"  # BININT1, BININT2, BININT, LONG1 of eight bytes
 _FLAG = rb"[\x88\x89]"  # NEWTRUE, NEWFALSE
 _TIME = rb"(?:\x8a\x08(.{8})|N)"  # LONG1 of eight bytes, NONE
-_LIST = rb"\](?:\((?:%b)*+e|(?:%b)a)?+"  # EMPTY_LIST, and MARK ... APPENDS or, of one, APPEND
+_LIST = rb"\]%b(?:\((?:%%b)*+e|(?:%%b)a)?+" % KEPT  # EMPTY_LIST, and MARK ... APPENDS or, of one, APPEND
 _TEXTS = _LIST % (_GET, _GET)
 _SIZES = _LIST % (2 * (_LIST % (_NUMBER, _NUMBER),))
 
@@ -35,9 +37,9 @@ _SIZES = _LIST % (2 * (_LIST % (_NUMBER, _NUMBER),))
 _ENTRY = re.compile(
     b"".join(
         (
-            rb"(\}\((%b%b%b)%b" % (_GET, _TEXTS, _GET, _NUMBER),  # frames, record_id
+            rb"(\}%b\((%b%b%b)%b" % (KEPT, _GET, _TEXTS, _GET, _NUMBER),  # frames, record_id
             rb"(%b%b" % (_GET, _NUMBER),  # pg_id
-            rb"%b%b%b\x86" % (_GET, _GET, _GET),  # process_group, TUPLE2
+            rb"%b%b%b\x86%b" % (_GET, _GET, _GET, KEPT),  # process_group, TUPLE2
             rb"(?:%b%b%b%b)?+" % (_GET, _GET, _GET, _GET),  # thread_name, thread_id
             rb"%b)(%b" % (_GET, _NUMBER),  # collective_seq_id
             rb"%b%b" % (_GET, _NUMBER),  # p2p_seq_id
@@ -77,6 +79,8 @@ _LAYOUTS = frozenset(
 )
 """The keys of an entry in their order, by version and by whether the operation was timed."""
 
+_MARK = ord("(")
+_Kind = tuple[bytes | None, ...]
 _UNSET = bytes(TIME_BYTES)
 _SKELETONS = Skeletons()
 """A cache, as good as empty: the next dump is likely of a rank that runs the same program."""
@@ -105,6 +109,8 @@ class Repeats:
         first = _ENTRY.search(data)
         if first is None:
             return data
+        if data[first.start() + 1] != _MARK:
+            return self._take_out_of_python_s(data, counts=data[first.start() + 1] == MEMOIZE)
         before, body = data[: first.start()], data[first.start() :]
         skeleton = _SKELETONS.find(body)
         if skeleton is not None:
@@ -115,18 +121,29 @@ class Repeats:
             self._keep_skeleton(body, pieces)
         return before + b"".join(map(b"".join, pieces))
 
-    def _split(self, body: bytes) -> list[tuple[bytes, bytes]]:
+    def _take_out_of_python_s(self, data: bytes, *, counts: bool) -> bytes:
+        """The same of a pickle whose containers are in the memo; `counts`: by their number."""
+        try:
+            if counts:
+                return b"".join(with_places(self._split(data)))
+            return b"".join(map(b"".join, self._split(data, key=EqualButForPlaces().key)))
+        except OddPlaces:
+            self._sequences = []
+            return data
+
+    def _split(self, body: bytes, key: Callable[[_Kind], Hashable] | None = None) -> list[tuple[bytes, bytes]]:
         """Read all entries of `body`; return what is left: the bytes before each entry, and what replaces it.
 
-        Entries of one kind have the same opcodes between their numbers and times.
+        Entries of one kind have the same opcodes between their numbers and times, or the same `key` of these.
         """
         parts = _ENTRY.split(body, MOST_RECORDS + 1)
         self._sequences = parts[_SEQUENCES::_STEP]
         if len(self) > MOST_RECORDS:
             raise UnreadableDump(f"more than {MOST_RECORDS} entries")
         self._times = tuple(_times(parts[group::_STEP]) for group in _TIMES)
-        kinds: Iterable[tuple[bytes | None, ...]] = zip(*(parts[group::_STEP] for group in _KIND), strict=True)
-        stand_ins: dict[tuple[bytes | None, ...], bytes] = {}
+        opcodes: Iterable[_Kind] = zip(*(parts[group::_STEP] for group in _KIND), strict=True)
+        kinds: Iterable[Hashable] = opcodes if key is None else map(key, opcodes)
+        stand_ins: dict[Hashable, bytes] = {}
         pieces: list[tuple[bytes, bytes]] = []
         for before, entry, kind in zip(parts[:-1:_STEP], parts[_WHOLE::_STEP], kinds, strict=True):
             stand_in = stand_ins.get(kind)

@@ -11,6 +11,7 @@ its own limits.
 import io
 import pickle
 import re
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from shared.errors import UnreadableDump, quoted
@@ -28,6 +29,7 @@ _FIXED = re.compile(
     % (_GETS, _CONTAINERS, _LONG_BINPUT, _NUMBERS, _LONG_BINPUT),
     re.DOTALL,
 )
+_WITHOUT_MEMO = re.compile(rb"(?:%b|[%b]++|%b|\x80.)*+" % (_GETS, _CONTAINERS, _NUMBERS), re.DOTALL)
 _WEIGHTS = ((b"])}ld\x85\x86\x87t", 72), (b"MJG\x8a", 40), (b"XU\x8c", 72), (b"(hqjrKN\x94\x88\x89", 8))
 """What opcodes make, in bytes: lists, dicts and tuples; numbers; texts; places of what is made or there already. What
 is in operands counts too, which is little."""
@@ -39,6 +41,11 @@ _PIECE = 1024 * 1024
 _STOP = ord(".")
 _TEXT = {ord("X"): 4, 0x8C: 1, ord("U"): 1}
 """BINUNICODE, SHORT_BINUNICODE and SHORT_BINSTRING: bytes of their length field."""
+MEMOIZE, FRAME = 0x94, 0x95
+PUTS = {ord("q"): 2, ord("r"): 5}
+"""BINPUT and LONG_BINPUT: bytes with their operand, the place."""
+FRAME_BYTES = 9
+_SIZES = PUTS | {FRAME: FRAME_BYTES}
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -77,16 +84,32 @@ def _count(piece: bytes, opcodes: bytes) -> int:
 def _check_opcodes(data: bytes) -> None:
     if len(data) > _SMALL and _cost(data) > _MOST_MEMORY:
         raise UnreadableDump(f"the pickle of {len(data)} bytes would take more than {_MOST_MEMORY} bytes of memory")
+    for position in _unmatched(data, _FIXED):
+        if data[position] == _STOP:
+            return
+        raise UnreadableDump(
+            f"the pickle holds opcode 0x{data[position]:02x} at byte {position}: only plain data is read"
+        )
+    raise UnreadableDump(f"the pickle is cut off after {len(data)} bytes")
+
+
+def other_opcodes(data: bytes) -> Iterator[int]:
+    """Yield where opcodes begin that make no plain value: those that write to the memo, FRAME and STOP."""
+    return _unmatched(data, _WITHOUT_MEMO)
+
+
+def _unmatched(data: bytes, run: re.Pattern[bytes]) -> Iterator[int]:
+    """Yield where opcodes begin that are neither texts nor in runs like that."""
     position = 0
     while True:
-        found = _FIXED.match(data, position)
+        found = run.match(data, position)
         position = position if found is None else found.end()
         if position >= len(data):
-            raise UnreadableDump(f"the pickle is cut off after {len(data)} bytes")
-        opcode = data[position]
-        if opcode == _STOP:
             return
+        opcode = data[position]
         width = _TEXT.get(opcode)
         if width is None:
-            raise UnreadableDump(f"the pickle holds opcode 0x{opcode:02x} at byte {position}: only plain data is read")
-        position += 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "little")
+            yield position
+            position += _SIZES.get(opcode, 1)
+        else:
+            position += 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "little")

@@ -118,6 +118,39 @@ def sharing(value: Any, known: dict[str, Any]) -> Any:
     return known.setdefault(repr(value), [sharing(each, known) for each in value]) if type(value) is list else value
 
 
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_entries_of_python_s_picklers_are_taken_out(protocol: int) -> None:
+    """But for the first of each call and, from protocol 4 on, those in which a frame ends."""
+    calls = [entry(op_id=at, collective_seq_id=at, output_sizes=[[8, 4]] * (at % 3)) for at in range(1, 2_000)]
+    data = pickle.dumps(pickle.loads(as_torch_writes(dump(calls))), protocol)
+    assert taken_out(data) >= len(calls) - (3 if protocol < 4 else 15)
+    trace = parse_dump(data)
+    assert trace == build_trace(plain(dump(calls)), Repeats())
+    assert trace.op_id.tolist() == list(range(1, 2_000))
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_lists_that_were_taken_out_with_their_entry_are_missed(protocol: int) -> None:
+    """An entry that shares them asks the memo for them, in vain: all is read once more, by the slow way."""
+    value = pickle.loads(as_torch_writes(dump([entry(op_id=at) for at in range(9)])))
+    fifth = value["entries"][5]
+    value["entries"] += [fifth | {"op_id": 9}, fifth | {"op_id": 10, "profiling_name": "nccl:broadcast"}]
+    data = pickle.dumps(value, protocol)
+    assert taken_out(data) == 8
+    assert parse_dump(data) == build_trace(value, Repeats())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "ours", "odd"), [(2, b"writtenq\2", b"written\x94"), (4, b"written\x94", b"writtenq\2")]
+)
+def test_places_may_be_written_and_counted_in_one_pickle(protocol: int, ours: bytes, odd: bytes) -> None:
+    value = pickle.loads(as_torch_writes(dump([entry(op_id=at) for at in range(5)], version="written")))
+    data = pickle.dumps(value, protocol)
+    assert ours in data
+    assert taken_out(data) == 4
+    assert parse_dump(data.replace(ours, odd)) == build_trace(value, Repeats())
+
+
 @pytest.mark.parametrize(
     ("field", "given"),
     [
@@ -199,6 +232,21 @@ def test_all_entries_of_pytorch_s_layout_are_taken_out_once_their_strings_are_kn
     trace = parse_dump(data)
     assert trace == parse_dump(json.dumps(plain(dump(calls))).encode())
     assert list(trace.op_id) == list(range(1, 400))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"thread_name": ..., "thread_id": ...},
+        {"duration_ms": ...},
+        {"time_discovered_started_ns": None, "time_discovered_completed_ns": None, "state": "scheduled"},
+    ],
+    ids=["before 2.10", "not timed", "of Gloo"],
+)
+def test_the_layouts_of_other_versions_and_backends_are_known(changes: dict[str, Any]) -> None:
+    data = as_torch_writes(dump([entry(**changes, op_id=at) for at in range(10)]))
+    assert taken_out(data) == 9
+    assert parse_dump(data).op_id.tolist() == list(range(10))
 
 
 def test_fields_that_only_look_like_the_layout_are_read_by_their_names() -> None:
