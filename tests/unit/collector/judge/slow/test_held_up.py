@@ -193,7 +193,7 @@ def test_what_is_no_work_hangs_as_before(looks: list[NodeSnapshot]) -> None:
 def test_waiters_that_burn_a_cpu_do_no_work(recorder: bool, told: list[str]) -> None:
     """Of a rank that stands in communication, whatever it burns."""
     spinning = Seen(state="R", cpu_share=1.0)
-    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 3 for rank in range(3)} | {3: [Stay()]}
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD) if rank < 3 else Stay()] for rank in range(4)}
     looks = live_looks(Job(steps), dict.fromkeys(range(3), spinning) | {3: ASLEEP}, recorder=recorder)
     findings = diagnose(looks, Expected()).findings
     motions = [each.text for finding in findings for each in finding.evidence if isinstance(each, MotionEvidence)]
