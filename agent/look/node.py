@@ -197,7 +197,8 @@ class Node:
     def _was_ours(self, gone: Exited) -> bool:
         """Whose it was is known from when it lived: its number may be another process's by now, or nobody's."""
         user = gone.sibling_user if gone.identity is None else gone.identity.user
-        if self._users and (user is None or not user.isdecimal() or int(user) not in self._users):
+        number = (user or "").rpartition(".")[2]  # of a pod's the namespace stands before it
+        if self._users and (not number.isdecimal() or int(number) not in self._users):
             return False
         return self._only is None or gone.identity is None or gone.identity.rank in self._only
 

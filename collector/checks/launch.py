@@ -34,6 +34,8 @@ def one_process_of_many(facts: JobFacts) -> Iterator[Check]:
         return
     (only,) = facts.processes
     size = only.identity.world_size or 1
+    if only.trace is not None and len(only.trace) > 0:
+        return  # the others have come, and an agent does not tell of them: they are another user's
     if size > 1 and only.identity.launcher == "env" and only.age_seconds >= _STARTED_SECONDS:
         slurm = only.variable("SLURM_JOB_ID") is not None and not _is_step(only)
         yield said(

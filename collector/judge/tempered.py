@@ -22,7 +22,9 @@ def tempered(fault: Fault, observations: Observations) -> Fault:
     may_come = fault.kind is Kind.RANK_NOT_JOINED and any(_may_come(rank, observations) for rank in fault.culprits)
     if not may_come and not _rests_on_inference(fault, observations.roster):
         return fault
-    support = Support.MAY_COME if may_come else Support.INFERRED_GROUP
+    trails = [observations.trail(rank) for rank in fault.culprits] if may_come else []
+    ends = bool(trails) and all(trail is not None and trail.cannot_end for trail in trails)
+    support = Support.OTHER_END if ends else Support.MAY_COME if may_come else Support.INFERRED_GROUP
     return replace(fault, certainty=unproven(fault.certainty, support))
 
 

@@ -10,6 +10,7 @@ from collector.align.observations import Observations
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.awaited import keys_in_words
 from collector.align.stacks.call_sites import parting_call
+from collector.align.stacks.other_threads import threads_it_may_wait_for
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.work.children import named
 from collector.judge.fault import Fault
@@ -105,6 +106,14 @@ class Case:
     def at(self) -> str:
         """That line; empty: not known."""
         return "" if self.user is None else str(self.user)
+
+    @cached_property
+    def own_thread(self) -> str:
+        """The thread of its own that a culprit may wait for, where only one may be it; empty: none, or several."""
+        pairs = [(rank, self.observations.activities.get(rank)) for rank in self.fault.culprits]
+        views = self.observations.roster.ranks
+        found = [one for rank, seen in pairs if seen for one in threads_it_may_wait_for(views[rank], seen)]
+        return f"thread {found[0].thread} at {place(found[0].user)}" if len(found) == 1 and found[0].user else ""
 
     @cached_property
     def asks_store_at(self) -> str:
@@ -266,6 +275,7 @@ class Case:
             "behind": ranks_in_words(self.behind) if self.behind else "",
             "op": self.fault.op or "the operation",
             "at": self.at,
+            "own_thread": self.own_thread,
             "sibling": self.sibling,
             "branch": self.branch,
             "asks_store_at": self.asks_store_at,

@@ -289,11 +289,14 @@ def _as_far_as(motion: JobMotion) -> str:
 
 def _motion(observations: Observations) -> MotionEvidence:
     moved = (*observations.motion.ranks(Motion.ADVANCED), *observations.motion.ranks(Motion.BUSY))
+    spins = [rank for rank in observations.motion.ranks(Motion.BUSY) if observations.may_wait(rank)]
+    works = [rank for rank in moved if rank not in spins]
     frozen = observations.motion.ranks(Motion.FROZEN)
     seconds = round(observations.motion.seconds, 1)
     stalled = observations.motion.stalled_seconds
     since = "" if stalled is None else f"; the newest operation of any rank is {stalled:.0f} s old"
-    at_work = f", {ranks_with(moved, 'was', 'were')} at work" if moved else ""
+    at_work = f", {ranks_with(works, 'was', 'were')} at work" if works else ""
+    at_work += f", {ranks_in_words(spins)} used the CPU to wait" if spins else ""
     return MotionEvidence(
         ranks=fold((*moved, *frozen)),
         text=f"between looks {seconds:.1f} s apart{_as_far_as(observations.motion)}, "

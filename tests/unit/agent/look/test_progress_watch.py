@@ -29,6 +29,7 @@ from shared.missing import Reason
 from shared.wire.snapshot import Exited
 from tests.build.processes.proc_trees import TORCH, add_process, make_tree, stat_line, torchrun
 from tests.build.processes.processes import HERE, READY, SLEEP, rank_environment, running, until
+from tests.unit.agent.find.test_pod_of_process import SCOPE, UID
 
 pytestmark = pytest.mark.ptrace
 
@@ -209,13 +210,15 @@ def test_only_some_ranks(tmp_path: Path) -> None:
 
 
 def test_only_some_users(tmp_path: Path) -> None:
-    """An allow-list: of processes of others nothing is told, living or gone."""
-    one = Machine(tmp_path, 20, 21, 22, only_users=parse_users("1001, 1003"))
-    for pid, uid in ((20, 1001), (21, 1002), (22, 10011)):
+    """An allow-list: of processes of others nothing is told, living or gone; rank 1 is in a pod, the last nobody's."""
+    one = Machine(tmp_path, 20, 21, 22, 23, only_users=parse_users("1001, 1003"))
+    for pid, uid in ((20, 1001), (21, 1003), (22, 10011)):
         (one.root / str(pid) / "status").write_text(f"Name:\tpython\nUid:\t{uid}\t0\t0\t0\n")
-    assert one.ranks() == [0]
-    one.end(21, 20)
-    assert one.lost() == [0]
+    (one.root / "21" / "cgroup").write_text(f"0::/{SCOPE}\n")
+    (one.root / "1" / "root" / "var" / "log" / "pods" / f"team-a_llama-0_{UID}").mkdir(parents=True)
+    assert one.ranks() == [0, 1]
+    one.end(20, 21, 22, 23)
+    assert one.lost() == [0, 1]
 
 
 def test_users_by_name_and_number() -> None:

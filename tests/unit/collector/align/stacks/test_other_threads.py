@@ -19,6 +19,7 @@ LIB = "/usr/lib/python3.11"
 MAIN = Frame("flush_metrics", "/home/ada/train.py", 40)
 RESULT = (Frame("Future.result", f"{LIB}/concurrent/futures/_base.py", 451), Frame("wait", f"{LIB}/threading.py", 320))
 JOIN = (Frame("Thread.join", f"{LIB}/threading.py", 1119), Frame("_wait_for_tstate_lock", f"{LIB}/threading.py", 1139))
+SHUTDOWN = (Frame("_shutdown", f"{LIB}/threading.py", 1590),)
 BEGUN = (Frame("_bootstrap", f"{LIB}/threading.py", 1002), Frame("run", f"{LIB}/threading.py", 982))
 POOL = (*BEGUN, Frame("_worker", f"{LIB}/concurrent/futures/thread.py", 83))
 WAIT = Frame("Condition.wait", f"{LIB}/threading.py", 320)
@@ -76,6 +77,17 @@ def test_thread_of_a_pool_that_a_future_waits_for() -> None:
     assert told.where is not None
     assert told.where.user is not None
     assert told.where.user.function == "flush_metrics"
+
+
+def test_the_one_that_keeps_a_process_from_its_end_is_what_to_change() -> None:
+    """Where several may be it, the act names none of them."""
+    saver = {"saver": (*BEGUN, CALLBACK, WAIT)}
+    acts = [
+        diagnose(looks_at_threads(SHUTDOWN, threads), Expected(world_size=4)).action
+        for threads in (saver, saver | {"heart": (*BEGUN, HEARTBEAT)})
+    ]
+    told = ["have thread saver at wait_for_room (/home/ada/buffer.py:7) come to its end" in act.text for act in acts]
+    assert told == [True, False]
 
 
 def test_of_several_that_it_may_be_none_is_singled_out() -> None:

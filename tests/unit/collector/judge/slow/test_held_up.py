@@ -8,7 +8,7 @@ import pytest
 
 from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
-from shared.answer.diagnosis import Diagnosis, WorkEvidence
+from shared.answer.diagnosis import Diagnosis, MotionEvidence, WorkEvidence
 from shared.answer.words import Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Child, Fds, Holder, NodeSnapshot, OtherEnd, Process, RankSnapshot, Socket, Syscall
@@ -189,13 +189,16 @@ def test_what_is_no_work_hangs_as_before(looks: list[NodeSnapshot]) -> None:
     assert diagnosis.verdict is Verdict.HUNG and diagnosis.findings[0].kind is not Kind.HELD_UP
 
 
-def test_waiters_that_burn_a_cpu_do_no_work() -> None:
+@pytest.mark.parametrize(("recorder", "told"), [(False, []), (True, ["ranks 0-2 used the CPU to wait"])])
+def test_waiters_that_burn_a_cpu_do_no_work(recorder: bool, told: list[str]) -> None:
     """Of a rank that stands in communication, whatever it burns."""
     spinning = Seen(state="R", cpu_share=1.0)
-    steps: dict[int, list[Step]] = {rank: [Collective(WORLD)] * 3 for rank in range(4)}
-    looks = live_looks(Job(steps), dict.fromkeys(range(3), spinning) | {3: ASLEEP}, recorder=False)
-    diagnosis = diagnose(looks, Expected())
-    assert Kind.HELD_UP not in {finding.kind for finding in diagnosis.findings}
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD) if rank < 3 else Stay()] for rank in range(4)}
+    looks = live_looks(Job(steps), dict.fromkeys(range(3), spinning) | {3: ASLEEP}, recorder=recorder)
+    findings = diagnose(looks, Expected()).findings
+    motions = [each.text for finding in findings for each in finding.evidence if isinstance(each, MotionEvidence)]
+    assert Kind.HELD_UP not in {finding.kind for finding in findings}
+    assert [text.split(", ")[2].split(";")[0] for text in motions] == told
 
 
 def test_work_in_any_thread_is_work() -> None:

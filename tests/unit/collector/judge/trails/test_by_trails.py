@@ -18,6 +18,7 @@ from tests.build.jobs.placed import with_rank
 SERVICE, FAR = 700, "10.0.0.9:443"
 HANDLER = Frame("score", "/srv/reward.py", 12)
 ACCEPT = Frame("serve_forever", "/usr/lib/python3.11/socketserver.py", 232)
+JOINS = (*AWAY.frames, Frame("Popen._try_wait", "/usr/lib/python3.11/subprocess.py", 2004))
 UNREAD = Missing(source="stacks", reason=Reason.NOT_PERMITTED)
 
 
@@ -207,6 +208,8 @@ def test_what_a_rank_has_started_itself_is_its_own_fault() -> None:
         "waits for the end of pid 701 (python), which waits for somebody to open the other end of the FIFO /tmp/feed"
         in said
     )
+    looks = with_rank(looks, 2, stacks=Stacks(pid=pid_of(2), frames=JOINS, threads=(Thread(tid=1, frames=(0, 1)),)))
+    assert "the kernel shows whom it waits for" in judged(looks).findings[0].certainty_reason
 
 
 def test_a_child_that_its_rank_does_not_read_is_a_circle() -> None:
