@@ -46,6 +46,11 @@ def deepspeed(port: str, folder: Path) -> tuple[str, ...]:
     return (*run, str(PROGRAMS / "deepspeed_zero.py"))
 
 
+def megatron(port: str, folder: Path) -> tuple[str, ...]:
+    """Megatron-core's layers and schedule, a layer's columns on either rank, under torchrun."""
+    return (*torchrun(python("megatron-core"), port), str(PROGRAMS / "megatron_gpt.py"))
+
+
 def python(*packages: str) -> str:
     """Return a Python with these, on the lab's PyTorch."""
     return python_with(*packages, site=str(environment().site))
@@ -57,7 +62,7 @@ def torchrun(interpreter: str, port: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("fault", KINDS)
-@pytest.mark.parametrize("framework", [lightning, trainer, accelerate, deepspeed])
+@pytest.mark.parametrize("framework", [lightning, trainer, accelerate, deepspeed, megatron])
 def test_rank_that_goes_astray(framework: Callable[[str, Path], tuple[str, ...]], fault: str, tmp_path: Path) -> None:
     """Its ranks are found as they are, and the one is named, where it is."""
     lab = environment()
