@@ -33,6 +33,8 @@ class Carried(NamedTuple):
     received: int
     unanswered_seconds: float | None = None
     """Since when it is our turn: the other side has said something, and nothing was sent since. None: it is not."""
+    quiet_seconds: float = 0.0
+    """Since when nobody has said anything."""
 
 
 def bytes_carried(pid: int, fds: Iterable[int]) -> dict[int, Carried]:
@@ -62,4 +64,4 @@ def _carried(process: int, fd: int) -> Carried:
         info = known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
     (sent_ms, received_ms), (sent, received) = _LAST.unpack_from(info, _LAST_AT), _BYTES.unpack_from(info, _BYTES_AT)
     ours = received > 0 and (received_ms < sent_ms or sent <= _HANDSHAKE)
-    return Carried(sent, received, received_ms / 1000 if ours else None)
+    return Carried(sent, received, received_ms / 1000 if ours else None, min(sent_ms, received_ms) / 1000)

@@ -43,7 +43,7 @@ def sockets_of(context: LookContext, rank: Rank, held: Sequence[Held]) -> tuple[
             continue
         ends = _other_end(context, table, inode, entry) if len(found) < _MOST_OTHER_ENDS else ()
         store = leads_to_store(entry, environment.get("MASTER_ADDR", ""), environment.get("MASTER_PORT", ""))
-        sent, received, _ = carried.get(fd, (None, None, None))
+        sent, received = carried[fd][:2] if fd in carried else (None, None)
         told = {**entry._asdict(), "sent_bytes": sent, "received_bytes": received}
         found.append(Socket(fd=fd, **told, to_store=store, other_end=ends))
     return tuple(found)

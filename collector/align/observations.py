@@ -54,9 +54,12 @@ class Observations:
         return any(self.traces[rank].truncated for rank in ranks if rank in self.traces)
 
     def moves_unseen(self, rank: int) -> bool:
-        """Was it read too late to tell whether it moves, as on a busy machine, or once alone while it ran?"""
-        view = self.roster.ranks[rank]
-        ran_once = self.motion.seconds == 0 and view.process is not None and view.process.state == "R"
+        """Was it read too late to tell whether it moves, as on a busy machine, or once alone while it ran, or a call
+        of another's in it?
+        """
+        view, seen = self.roster.ranks[rank], self.activities.get(rank)
+        runs = (view.process is not None and view.process.state == "R") or (seen is not None and seen.runs_call)
+        ran_once = self.motion.seconds == 0 and runs
         return (view.was_late or ran_once) and self.motion.by_rank.get(rank) is Motion.UNKNOWN
 
     @property

@@ -149,8 +149,8 @@ def rank_motion(view: RankView, activity: Activity | None) -> Motion:
     within = [_worked_within(view, activity, look) for look in view.looks]
     if True in (*signs, *within) or _wants_cpu(view, activity):
         return Motion.FROZEN if _only_polls(view) else Motion.BUSY
-    if len(view.looks) < 2:
-        return _watched_motion(view)
+    if len(view.looks) < 2:  # who watches sees the main thread
+        return Motion.UNKNOWN if activity is not None and activity.runs_call else _watched_motion(view)
     hardly_seen = 0.0 < _compared_seconds(view) < LEAST_SEEN_SHARE * _seconds_between(view)
     still = False in (*signs, *within) and not hardly_seen
     return Motion.FROZEN if still else Motion.UNKNOWN

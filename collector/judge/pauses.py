@@ -63,12 +63,13 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     needed = motion.needed(busy=_is_starting(fault)) if works else _needed(fault, suspects, phase, observations)
     unclear = _was_not_seen_twice(fault, suspects, observations) or _moves(fault, suspects, observations)
     needed = max(needed, due.seconds) if unclear and not works else needed
+    lasting = stall if works else min([stall, *_since_spoken(suspects, observations)])
     if works and stall >= needed:
         return None if stall >= due.seconds else _held_up(fault, works, due, stall, observations)  # 3
-    sent = under_way(fault, observations) if stall >= needed and fault.kind is Kind.STUCK_TOGETHER else None
-    if sent is not None or (stall >= needed and _is_unseen(fault)):
+    sent = under_way(fault, observations) if lasting >= needed and fault.kind is Kind.STUCK_TOGETHER else None
+    if sent is not None or (lasting >= needed and _is_unseen(fault)):
         needed = motion.needed(busy=True)
-    if stall >= needed:
+    if lasting >= needed:
         return None
     if motion.usual_gap_seconds is not None and stall <= motion.usual_gap_seconds:
         return Interpretation(Verdict.NOT_HUNG, "its pause is no longer than usual", state="running")
@@ -77,11 +78,20 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
         "" if fault.culprits else summary_of(fault, cause_of(fault, observations), observations),
         waited_for=suspects,
         stall=stall,
-        decided_after=needed - stall,
+        decided_after=needed - lasting,
         sent=sent,
         phase=phase,
         chain=fault.chain,
     )
+
+
+def _since_spoken(suspects: tuple[int, ...], observations: Observations) -> Iterator[float]:
+    """Yield for how long those who wait at one connection have said and heard nothing: who asks again has moved."""
+    for rank in suspects:
+        process = observations.roster.ranks[rank].process
+        told = [] if process is None else [at.quiet_seconds for at in process.awaits]
+        if len(told) == 1 and told[0] is not None:
+            yield told[0]
 
 
 def _suspects(fault: Fault, observations: Observations) -> tuple[int, ...]:

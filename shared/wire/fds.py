@@ -36,6 +36,9 @@ class OtherEnd(Value):
         description="Received at the other end, on this machine, and not read there; of `clients`, their number.",
     )
     unsent_bytes: int = Field(default=0, description="Written here, and not yet acknowledged by the other side.")
+    quiet_seconds: float | None = Field(
+        default=None, description="Of a TCP connection, since when nothing was sent in it either way; None: not known."
+    )
     own: bool = Field(default=False, description="Does the process hold the other end, too?")
     holders: tuple[Holder, ...] = Field(
         default=(), description="Other processes on this machine that hold it; of `child` the one awaited, () for any."

@@ -12,6 +12,8 @@ from contextlib import suppress
 
 from agent.errors import Gone
 from agent.proc.procfs import ProcFs
+from agent.proc.socket_tables import SocketEntry
+from agent.proc.tcp_counters import bytes_carried
 from agent.sources.look_context import LookContext
 from agent.tools.syscall_names import SystemCall
 from shared.errors import NotPermitted
@@ -145,9 +147,15 @@ def _of_socket(context: LookContext, pid: int, fd: int, inode: int) -> OtherEnd 
         state=entry.state,
         unread_bytes=0 if other is None else other.unread_bytes,
         unsent_bytes=entry.unsent_bytes,
+        quiet_seconds=_quiet_seconds(context, pid, fd, entry),
         own=pid in pids,
         holders=_holders(context, [each for each in pids if each != pid]),
     )
+
+
+def _quiet_seconds(context: LookContext, pid: int, fd: int, entry: SocketEntry) -> float | None:
+    asked = bytes_carried(pid, [fd]) if entry.kind.startswith("tcp") and context.procfs.is_real else {}
+    return round(asked[fd].quiet_seconds, 1) if fd in asked else None
 
 
 def _of_pipe(context: LookContext, pid: int, fd: int, target: str) -> OtherEnd:

@@ -208,7 +208,9 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
     if asleep and seen.told is Told.IN_USER_CODE:
         said = _placed(said, "asleep in user code")
     if agrees and name in AWAITS_ANY and seen.told is Told.IN_USER_CODE:  # what it waits for comes from elsewhere
-        said = replace(_placed(said, "waiting for a descriptor to become ready"), may_pass=True)
+        serves = any(at.kind == "clients" for at in process.awaits)
+        label = "waiting for clients" if serves else "waiting for a descriptor to become ready"
+        said = replace(_placed(said, label), may_pass=True, may_be_idle=serves)
     return replace(said, kernel_agrees=agrees, kernel_tells=asleep)
 
 

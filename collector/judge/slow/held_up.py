@@ -86,7 +86,9 @@ def at_work(fault: Fault, observations: Observations, due: HungFrom, stall: floa
         begun = {rank: works_of_children(observations.roster.ranks[rank]) for rank in fault.victims}
         begun = {rank: works for rank, works in begun.items() if works}
         return begun or _siblings_at_work(observations, due.seconds - stall)
-    works = {rank: _in_time(observations.works(rank), due.seconds - stall) for rank in suspects}
+    left = due.seconds - stall
+    ends = {rank: told for trail in fault.trails for rank, told in works_elsewhere([trail], left).items()}
+    works = {rank: _in_time(observations.works(rank), left) or ends.get(rank, ()) for rank in suspects}
     return works if works and all(works.values()) else {}
 
 

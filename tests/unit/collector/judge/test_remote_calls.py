@@ -81,6 +81,15 @@ def test_trainers_that_a_driver_waits_for_are_named_though_they_are_most() -> No
     ]
 
 
+def test_whose_calls_were_seen_once_alone_nobody_can_tell() -> None:
+    """Who watches sees that main threads stand still: those that run calls are others, which take their time."""
+    ranks = (look(rank, 3600.0, calls=TRAINS if rank == 0 else (), wakes=False) for rank in range(4))
+    watched = {"idle_for_seconds": 90.0, "watched_for_seconds": 200.0}
+    seen = tuple(rank.model_copy(update=watched) for rank in ranks)
+    answer = judged([NodeSnapshot(host="a", taken_at_ns=BEGUN_NS + int(3600e9), ranks=seen)])
+    assert (answer.verdict, answer.findings) == (Verdict.CANNOT_TELL, ())
+
+
 def test_trainer_that_has_stood_still_for_a_moment_is_not() -> None:
     """The last collective says nothing about how long its call takes."""
     answer = diagnosed((3600.0, 3602.0), asleep=2)

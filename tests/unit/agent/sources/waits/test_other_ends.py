@@ -53,7 +53,9 @@ def test_a_connection_and_what_its_other_end_has_not_read() -> None:
             (end,), (again,) = awaited(process.pid), awaited(process.pid)
             assert ProcFs().fields(process.pid, "status")["voluntary_ctxt_switches"] == before
             assert (end.kind, end.name, end.unread_bytes) == ("socket", f"127.0.0.1:{port}", 10)
-            assert end == again and [holder.pid for holder in end.holders] == [os.getpid()]
+            assert end.quiet_seconds is not None and 0.0 <= end.quiet_seconds <= (again.quiet_seconds or 0.0) < 60.0
+            assert end == again.model_copy(update={"quiet_seconds": end.quiet_seconds})
+            assert [holder.pid for holder in end.holders] == [os.getpid()]
             with far:
                 assert far.recv(100) == b"x" * 10
 

@@ -125,6 +125,23 @@ def test_who_waits_for_a_signal_is_told_by_the_kernel(frames: tuple[Frame, ...],
     assert (seen.kernel_tells, seen.in_c) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("syscall", "wchan", "target", "label"),
+    [
+        ("semtimedop", "__do_semtimedop", None, "waiting for a semaphore that processes share"),
+        ("mq_timedreceive", "wq_sleep", "/jobs", "waiting for a message from a queue that processes share"),
+        ("msgrcv", "do_msgrcv", None, "waiting for a message from a queue that processes share"),
+        ("msgsnd", "do_msgsnd", None, "waiting for room in a queue that processes share"),
+        ("io_uring_enter", "io_cqring_wait", "anon_inode:[io_uring]", "waiting for what it has asked io_uring for"),
+        ("read", "wait_woken", "anon_inode:inotify", "waiting for an event of the kernel"),
+        ("read", "eventfd_read", "anon_inode:[eventfd]", "waiting for an event of the kernel"),
+    ],
+)
+def test_what_others_send_in_older_ways_may_come_yet(syscall: str, wchan: str, target: str | None, label: str) -> None:
+    seen = activity_of(view(look(stacks(USER), process=blocked(syscall, wchan, target))))
+    assert (seen.label, seen.cause, seen.may_pass) == (label, Cause.USER_CODE, True)
+
+
 @pytest.mark.parametrize("syscall", ["pselect6", "poll", "epoll_wait"])
 def test_what_descriptors_bring_may_come_yet(syscall: str) -> None:
     """A line that calls select.select() is the innermost one of Python, as one that never returns is."""

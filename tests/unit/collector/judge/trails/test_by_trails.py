@@ -212,6 +212,30 @@ def test_what_a_rank_has_started_itself_is_its_own_fault() -> None:
     assert "the kernel shows whom it waits for" in judged(looks).findings[0].certainty_reason
 
 
+def test_a_child_that_sleeps_for_a_while_holds_the_others_up() -> None:
+    """As the rank would that sleeps itself; one that sleeps for a day does nothing."""
+    held = {}
+    for left in (10.0, 86_400.0):
+        child = other(701, HANDLER, parent_pid=pid_of(2), syscall=Syscall(name="pause", ends_in_seconds=left))
+        held[left] = blamed(waiting({2: at("socket", 701, name="")}, [child], own=True))
+    assert held[10.0][0] is Verdict.SLOW and "waits for pid 701 (python), which sleeps for 10 s more" in held[10.0][2]
+    assert held[86_400.0][:2] == (Verdict.HUNG, (2,))
+
+
+@pytest.mark.parametrize(("quiet", "verdict"), [(2.0, Verdict.CANNOT_TELL), (80.0, Verdict.HUNG)])
+def test_who_asks_the_network_again_has_its_time_from_then_on(quiet: float, verdict: Verdict) -> None:
+    """A long poll returns empty, and is sent again."""
+    end = at("socket", local="10.0.0.1:5", quiet_seconds=quiet, own=True)
+    assert blamed(waiting({2: end}))[0] is verdict
+
+
+def test_who_polls_for_clients_may_be_idle() -> None:
+    """As ZeroMQ does, and any loop of events: whether something should come nobody can tell."""
+    end = at("clients", call="poll", name="127.0.0.1:80")
+    answer = judged(waiting({2: end}, after=700.0))
+    assert answer.verdict is Verdict.CANNOT_TELL and "waits for work" in answer.headline
+
+
 def test_a_child_that_its_rank_does_not_read_is_a_circle() -> None:
     """The rank waits for its end, and it for the rank: no time heals that."""
     child = other(701, parent_pid=pid_of(2), **at("pipe", pid_of(2), call="write", name=""))
