@@ -15,9 +15,6 @@ from itertools import pairwise
 
 from shared.formats.logs import general_voice, horovod_stalls
 from shared.formats.logs.rows_all import (
-    FINGERPRINT,
-    FINGERPRINT_HINT,
-    FINGERPRINT_PARTS,
     GROUP,
     GROUP_HINT,
     MATCHERS,
@@ -55,7 +52,7 @@ _MOST_PASTED = 2000
 _BROKEN_FROM = 60
 """Characters: few terminals are narrower."""
 _OF_STALLS = (horovod_stalls.HINT, *horovod_stalls.HINTS_OF_MISSING)
-_OF_THEIR_OWN = (TRACEBACK_HINT, MARKED_HINT, FINGERPRINT_HINT, *_OF_STALLS)
+_OF_THEIR_OWN = (TRACEBACK_HINT, MARKED_HINT, *_OF_STALLS)
 HINTS = (*_OF_THEIR_OWN, *dict.fromkeys(matcher.hint for matcher in MATCHERS), *general_voice.HINTS)
 """One of these is in every line that tells anything, or in the first of its lines."""
 _LONGEST_HINT = max(map(len, HINTS))
@@ -106,7 +103,7 @@ def find_events(
     telling = [number for number, piece in enumerate(pieces) if may_tell(piece)]
     text = "\n".join([pieces[number] for number in telling])
     rows = [row for row in MATCHERS if row.hint in text]
-    found = [*_matched(pieces, telling, rows), *_mismatches(pieces, telling), *_stalls(pieces, telling)]
+    found = [*_matched(pieces, telling, rows), *_stalls(pieces, telling)]
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
     if voices:
@@ -262,26 +259,7 @@ def _search(pattern: re.Pattern[str], lines: Sequence[str], number: int) -> re.M
 
 def _fields(match: re.Match[str]) -> dict[str, str]:
     fields = {name: value for name, value in match.groupdict().items() if value is not None}
-    if "op" in fields:
-        fields["op"] = canonical_op(fields["op"])
-    return fields
-
-
-def _mismatches(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
-    """Find what TORCH_DISTRIBUTED_DEBUG=DETAIL prints: this rank's operation, and that of one it disagrees with."""
-    for number in telling:
-        line = lines[number]
-        sides = FINGERPRINT.findall(line) if FINGERPRINT_HINT in line else []
-        if not sides:
-            continue
-        fields: dict[str, str] = {}
-        for prefix, (rank, body) in zip(("", "other_"), sides[:2], strict=False):
-            fields[f"{prefix}rank"] = rank
-            for name, pattern in FINGERPRINT_PARTS.items():
-                match = pattern.search(body)
-                if match is not None:
-                    fields[prefix + name] = canonical_op(match[1]) if name == "op" else match[1]
-        yield number, EventKind.COLLECTIVE_MISMATCH, line, fields
+    return fields | {name: canonical_op(fields[name]) for name in ("op", "other_op") if name in fields}
 
 
 def _stalls(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:

@@ -18,18 +18,6 @@ GROUP = re.compile(
 )
 GROUP_HINT = "[PG "
 
-# … Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=4, OpType=ALLREDUCE, TensorShape=[21], Tensor…
-FINGERPRINT_HINT = "CollectiveFingerPrint("
-FINGERPRINT = re.compile(
-    r"Rank (\d{1,7}) is running (?:inconsistent )?collective: CollectiveFingerPrint\(([^()]{1,2000})"
-)
-FINGERPRINT_PARTS = {
-    "sequence": re.compile(r"SequenceNumber=(\d{1,18}?)(?=\D|$)"),
-    "op": re.compile(r"OpType=(\w{1,64})"),
-    "shape": re.compile(r"TensorShape=\[([\d, ]{0,500})\]"),
-    "dtypes": re.compile(r"TensorDtypes=(\w{1,64})"),
-}
-
 _OPS = CANONICAL_OPS | {
     "allreduce_sparse": "all_reduce",
     "allgather_into_tensor_coalesced": "all_gather_into_tensor_coalesced",
