@@ -92,6 +92,33 @@ async def test_agents_that_are_all_slow_keep_their_turns() -> None:
     assert (server.accepted, again[Again.GAVE_WAY]) == (40, 0)
 
 
+async def test_a_slow_one_among_the_quick_is_waited_for() -> None:
+    """It holds less than half of the turns, so that the others need not have its."""
+    async with (
+        behaving(answering_well(GOOD, after_seconds=2.0)) as slow,
+        behaving(answering_well(GOOD, after_seconds=0.01)) as quick,
+    ):
+        again: Counter[Again] = Counter()
+        outcome = await ask_agents(
+            [slow.address, *quick.addresses(200)],
+            seconds=30.0,
+            most_at_once=4,
+            on_again=counted_in(again),
+        )
+    assert len(outcome.answered) == 201
+    assert again[Again.GAVE_WAY] == 0
+
+
+async def test_what_stops_a_process_for_long_is_not_made_to_give_way() -> None:
+    """Native stacks are asked for once: whoever waits for the turn waits, though plain ones would give it up at 1 s."""
+    async with behaving(answering_well(GOOD, after_seconds=1.3)) as slow, make_client() as client:
+        fanout = Fanout(client, most_at_once=1)
+        requests = [Request(address, "/v1/snapshot", {"stacks": "native"}) for address in slow.addresses(3)]
+        outcome = await fanout.ask(requests, RankList, deadline=RequestDeadline.within(6.0))
+    assert len(outcome.answered) == 3
+    assert slow.accepted == 3
+
+
 async def test_who_is_cancelled_leaves_its_turn_to_others() -> None:
     """A caller that goes away, while it is asked or while it waits, takes no turn along."""
     async with behaving(say_nothing) as hanging, behaving(answering_well(GOOD)) as good, make_client() as client:
