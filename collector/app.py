@@ -1,7 +1,7 @@
 """The collector's HTTP application: settings in, routes out; the lifespan owns what must be opened and closed."""
 
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -93,46 +93,29 @@ def create_app(
     )
     app.state.audit = AuditLog(settings.audit_log)
     app.state.ending = threading.Event()
-    note = partial(_note, app.state.audit)
-    app.add_middleware(HeadAsGet)
     app.state.renewals = Renewals(app, settings)
-    answering = Answering(settings.most_connections)
+    note, answering = partial(_note, app.state.audit), Answering(settings.most_connections)
+    app.add_middleware(HeadAsGet)
     app.add_middleware(
         Gate, token_file=settings.token_file, audit=app.state.audit, admitted=note, pages=True, answering=answering
     )
-    app.add_exception_handler(Busy, _on_unavailable)
-    app.add_exception_handler(StoreTrouble, _on_unavailable)
-    app.add_exception_handler(Interrupted, _on_interrupted)
-    app.add_exception_handler(NotAcceptable, _on_not_acceptable)
-    guards = [
-        Depends(HTTPBearer(auto_error=False)),
-        Depends(require_token(settings.token_file, sessions=True)),
-        Depends(check_rule),
-    ]
-    app.include_router(health.open_router)
-    app.include_router(sign_in.open_router)
-    for router in (
-        job_pages.router,
-        diagnosis_pages.router,
-        incident_pages.router,
-        preflight_pages.router,
-        sign_in.router,
-        health.router,
-        agents.router,
-        jobs.router,
-        diagnoses.router,
-        views.router,
-        incidents.router,
-        events.router,
-        silences.router,
-        preflights.router,
-        deliveries.router,
-        jobs.last_router,
-    ):
+    for trouble, handler in _ON.items():
+        app.add_exception_handler(trouble, handler)
+    _add_routes(app, settings)
+    return app
+
+
+def _add_routes(app: FastAPI, settings: CollectorSettings) -> None:
+    own = require_token(settings.token_file, sessions=True)
+    guards = [Depends(HTTPBearer(auto_error=False)), Depends(own), Depends(check_rule)]
+    for router in (health.open_router, sign_in.open_router):
+        app.include_router(router)
+    pages = (job_pages, diagnosis_pages, incident_pages, preflight_pages)
+    api = (sign_in, health, agents, jobs, diagnoses, views, incidents, events, silences, preflights, deliveries)
+    for router in (*(module.router for module in (*pages, *api)), jobs.last_router):
         app.include_router(router, dependencies=guards)
     if is_installed():
         app.router.routes.append(Route(PATH, McpEndpoint(app), methods=["POST"], include_in_schema=False))
-    return app
 
 
 def get_service(app: FastAPI) -> Service:
@@ -150,18 +133,17 @@ def _note(audit: AuditLog, request: Request, status: int) -> None:
         audit.write("asked", **who_asks(request), what=f"{request.method} {path}{named}"[:500], status=status)
 
 
-async def _on_unavailable(request: Request, error: Exception) -> JSONResponse:
-    return _problem(HTTPStatus.SERVICE_UNAVAILABLE, request, error)
+def _on(status: HTTPStatus) -> Callable[[Request, Exception], Awaitable[JSONResponse]]:
+    async def answer(request: Request, error: Exception) -> JSONResponse:
+        advice = error.advice if isinstance(error, UnhangError) else ""
+        return problem_response(status, detail=str(error), advice=advice, instance=request.scope["path"])
+
+    return answer
 
 
-async def _on_interrupted(request: Request, error: Exception) -> JSONResponse:
-    return _problem(HTTPStatus.GONE, request, error)
-
-
-async def _on_not_acceptable(request: Request, error: Exception) -> JSONResponse:
-    return _problem(HTTPStatus.NOT_ACCEPTABLE, request, error)
-
-
-def _problem(status: HTTPStatus, request: Request, error: Exception) -> JSONResponse:
-    advice = error.advice if isinstance(error, UnhangError) else ""
-    return problem_response(status, detail=str(error), advice=advice, instance=request.scope["path"])
+_ON = {
+    Busy: _on(HTTPStatus.SERVICE_UNAVAILABLE),
+    StoreTrouble: _on(HTTPStatus.SERVICE_UNAVAILABLE),
+    Interrupted: _on(HTTPStatus.GONE),
+    NotAcceptable: _on(HTTPStatus.NOT_ACCEPTABLE),
+}

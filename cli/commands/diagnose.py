@@ -64,9 +64,7 @@ def diagnose(
         _watch(source, wanted, form)
     verdict = _judge(source, wanted, verbose=verbose)
     if save is not None:
-        kept = verdict.save(save)
-        again = copyable("unhang", "diagnose", "--from", str(kept))
-        note(f"kept in {kept}" + ("" if again is None else f"; judge it again: {again}"))
+        _save(verdict, save)
     from shared.answer.follow_up import asked_through
 
     diagnosis = asked_through(verdict.diagnosis, *source_words())
@@ -102,6 +100,12 @@ def _judge(source: "JobSource", wanted: "Wanted", *, verbose: bool) -> "JudgedJo
 
     with told_progress(verbose=verbose) as progress, named_job_needed(wanted.job):
         return source.diagnose(wanted, progress)
+
+
+def _save(verdict: "JudgedJob", place: Path) -> None:
+    kept = verdict.save(place)
+    again = copyable("unhang", "diagnose", "--from", str(kept))
+    note(f"kept in {kept}" + ("" if again is None else f"; judge it again: {again}"))
 
 
 def _show(diagnosis: "Diagnosis", form: _Form, output: Path | None) -> None:

@@ -54,28 +54,24 @@ def preflight(
 
     limits = Limits(deadline, trial_seconds, min(start_seconds, deadline), size, slow_factor)
     wanted = PreflightPlan(backend, master_port or _master_port(), limits)
-    over = hosts_and_way()
-
-    def ending() -> _Ending:
-        return _Ending(out, None if collector is None else collector_at(collector, collector_token_file), as_json)
-
-    if over is not None:
-        hosts, way, _ = over
-        remote = ["preflight", "--over-stdio", *(["--python", python] if python else [])]
-        last = ending()
-        _finish(context, over_ssh(hosts, way, remote, wanted), last)
-        return
     if over_stdio:
         serve_over_stdio(_told_place(node, nodes), python or default_python())
         return
-    place = find_place(os.environ, Said(node, nodes, coordinator))
-    if place.spare:
+    over = hosts_and_way()
+    place = None if over is not None else find_place(os.environ, Said(node, nodes, coordinator))
+    if place is not None and place.spare:
         return
-    token = read_token(os.environ, token_file, alone=place.nodes == 1)
-    final = ending() if place.coordinates else None
-    report = take_part(Launch(place, python or default_python(), token), wanted)
-    if report is not None and final is not None:
-        _finish(context, report, final)
+    ending = _Ending(out, None, as_json)
+    if collector is not None and (place is None or place.coordinates):
+        ending = ending._replace(collector=collector_at(collector, collector_token_file))
+    if over is not None:
+        remote = ["preflight", "--over-stdio", *(["--python", python] if python else [])]
+        _finish(context, over_ssh(over[0], over[1], remote, wanted), ending)
+    elif place is not None:
+        token = read_token(os.environ, token_file, alone=place.nodes == 1)
+        report = take_part(Launch(place, python or default_python(), token), wanted)
+        if report is not None and place.coordinates:
+            _finish(context, report, ending)
 
 
 class _Ending(NamedTuple):
