@@ -49,6 +49,8 @@ class Fault:
     """What it rests on besides records, stacks and process states."""
     said: str = ""
     """The finding in one sentence, where the usual words do not fit its evidence."""
+    late: str = ""
+    """For how long others wait for it in each step, as ` for 0.70 s of 0.80 s`."""
     ref: GroupRef | None = None
     """The group, where no record tells of it."""
     links: tuple[Link, ...] = ()

@@ -66,7 +66,7 @@ def lock_in_words(lock: PolledLock) -> str:
         return "a lock file"
     name = name_of_lock(lock)
     if lock.holders:
-        return f"{name}, which is held by {', '.join(map(_holder_in_words, lock.holders[:4]))}"
+        return f"{name}, which is held by {', '.join(f'pid {holder_in_words(each)}' for each in lock.holders[:4])}"
     if lock.abandoned:
         return f"{name}, which nobody holds anymore{_since(lock.held_since)}"
     elsewhere = f": another node may ({lock.file_system or 'unknown file system'})" if lock.remote else ""
@@ -78,9 +78,10 @@ def name_of_lock(lock: PolledLock) -> str:
     return f"the lock on {lock.path}" if lock.on_open_file else f"the lock file {lock.path}"
 
 
-def _holder_in_words(holder: Holder) -> str:
+def holder_in_words(holder: Holder) -> str:
+    """Name a process by its id and command line."""
     told = holder.command[:_LONGEST_COMMAND] or holder.name
-    return f"pid {holder.pid}" + (f" ({told})" if told else "")
+    return f"{holder.pid} ({told})" if told else str(holder.pid)
 
 
 def _since(seconds: float | None) -> str:

@@ -12,11 +12,12 @@ from collector.judge.fault import Fault
 from collector.judge.report.advice_rows import AdviceRow, advice_row
 from collector.judge.report.case import Case
 from shared.answer.action import Action
-from shared.answer.diagnosis import Evidence, NextStep, SignatureEvidence, StackEvidence
+from shared.answer.diagnosis import Evidence, NextStep, Side, SignatureEvidence, StackEvidence
 from shared.answer.words import Act, Cause
 from shared.isolation import costs_itself
 from shared.packs import read_pack
 from shared.plural import either
+from shared.rank_sets import ranks_in_words, unfold
 from shared.wire.devices import Gpu
 
 _MOST_PLACES = 4
@@ -64,10 +65,23 @@ class ActCase(Case):
     def came_before(self) -> tuple[str, ...]:
         return tuple(host for host in self.culprit_hosts if host in self.observations.faulty_hosts)
 
+    @property
+    def called(self) -> list[Side]:
+        """The sides of what differs."""
+        return [side for each in self.evidence if isinstance(each, SignatureEvidence) for side in each.sides]
+
+    @property
+    def sided(self) -> list[str]:
+        """From which lines they called, each with its ranks; []: that is not known of all, or one line is all."""
+        sides = [(side.call_site, ranks_in_words(unfold(side.ranks))) for side in self.called]
+        told = [f"{at.file}:{at.line} ({who})" for at, who in sides if at is not None]
+        is_told = len(told) == len(sides) <= _MOST_PLACES and len({at for at, _ in sides}) > 1
+        return told if is_told else []
+
     @cached_property
     def places(self) -> tuple[str, ...]:
         """Where in the user's code the fault lies: both sides of what differs, else where the culprit is."""
-        sides = [side.call_site for each in self.evidence if isinstance(each, SignatureEvidence) for side in each.sides]
+        sides = [side.call_site for side in self.called]
         sites = [edge.wait.call_site for edge in self.fault.cycle] or sides
         if not any(sites) and self.in_several_places:
             users = (seen.user for _, seen in sorted(self.observations.activities.items()) if seen.user is not None)
@@ -87,7 +101,7 @@ class ActCase(Case):
             "broken": ", ".join(self.broken[:_MOST_HOSTS]),
             "came_before": ", ".join(self.came_before[:_MOST_HOSTS]),
             "culprit_hosts": ", ".join(self.culprit_hosts[:_MOST_HOSTS]),
-            "places": " and ".join(self.places[:_MOST_PLACES]),
+            "places": " and ".join(self.sided or self.places[:_MOST_PLACES]),
             "release": next((step.text for step in self.freeing), ""),
             "first_step": first.text,
             "certainty": self.fault.certainty.level.value,

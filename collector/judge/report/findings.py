@@ -115,7 +115,8 @@ def straggler_finding(straggler: Straggler, observations: Observations) -> Findi
         last_in=straggler.last_in,
         of=straggler.sequences,
     )
-    return _slow(replace(_late(rank, Support.RECORD, observations), group=group), observations, lag)
+    late = f" for {straggler.lag_seconds:.2f} s of {straggler.period_seconds:.2f} s"
+    return _slow(replace(_late(rank, Support.RECORD, observations), group=group, late=late), observations, lag)
 
 
 def sampled_finding(straggler: SampledStraggler, observations: Observations) -> Finding:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from collector.align.observations import Observations
 from collector.align.stacks.activity import blocked_children
-from collector.align.stacks.lock_files import lock_of, name_of_lock
+from collector.align.stacks.lock_files import holder_in_words, lock_of, name_of_lock
 from collector.align.stacks.process_text import is_stopped
 from collector.align.stacks.tables.row_types import WaitsOn
 from collector.judge.fault import Fault
@@ -16,7 +16,7 @@ from shared.answer.words import Cause
 from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.shell_commands import copyable, shell_word
-from shared.wire.snapshot import Holder, PolledLock, Process
+from shared.wire.snapshot import PolledLock, Process
 
 _MOST_RESUMED = 8
 _MOST_CULPRITS = 2
@@ -107,19 +107,15 @@ def _of_lock(lock: PolledLock) -> NextStep:
     if lock.path is None:
         return NextStep(text="find out which lock file it is and who holds it", frees=True)
     if lock.holders:
-        those = either(lock.holders, "process", "processes"), ", ".join(map(_holder, lock.holders[:_MOST_HOLDERS]))
-        does = either(lock.holders, "does", "do")
-        return NextStep(text=f"find out why {' '.join(those)} {does} not let go of {name_of_lock(lock)}", frees=True)
+        those = ", ".join(map(holder_in_words, lock.holders[:_MOST_HOLDERS]))
+        who, does = either(lock.holders, "process", "processes"), either(lock.holders, "does", "do")
+        return NextStep(text=f"find out why {who} {those} {does} not let go of {name_of_lock(lock)}", frees=True)
     if lock.on_open_file:
         return NextStep(text=f"find out why what holds {name_of_lock(lock)} does not let go of it", frees=True)
     if not lock.abandoned:
         return NextStep(text=f"find out what holds {lock.path}; remove it only once its holder is gone", frees=True)
     text = "remove the lock that a killed process has left: the ranks go on by themselves"
     return NextStep(text=text, command=copyable("rm", operands=(lock.path,)), frees=True)
-
-
-def _holder(holder: Holder) -> str:
-    return f"{holder.pid} ({holder.name})" if holder.name else str(holder.pid)
 
 
 def _of_holders(lock: PolledLock, case: Case) -> NextStep:

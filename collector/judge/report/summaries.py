@@ -48,6 +48,8 @@ def _words(fault: Fault, cause: Cause, observations: Observations) -> dict[str, 
         "alone": at or " another collective",
         "posted": at or " a point-to-point operation",
         "where": _where(fault, cause, observations),
+        "at_line": _at_one_line(fault, observations),
+        "late": fault.late,
     }
     words |= {"named": ""} if fault.culprits else {}
     if fault.mismatch is not None:
@@ -178,11 +180,18 @@ def _sizes(sizes: tuple[tuple[int, ...], ...]) -> str:
     return shown + (f" +{len(sizes) - _MOST_SIZES}" if len(sizes) > _MOST_SIZES else "")
 
 
+def _at_one_line(fault: Fault, observations: Observations) -> str:
+    lines = {str(seen.user) for seen in observations.seen(fault.culprits) if seen.user is not None}
+    return f" at {lines.pop()}" if len(lines) == 1 else ""
+
+
 def _where(fault: Fault, cause: Cause, observations: Observations) -> str:
     seen = next(iter(observations.seen(fault.culprits)), None)
     if seen is None or not (seen.frames or seen.kernel_tells):
         return "" if cause is Cause.UNKNOWN else f" ({cause.value})"
     at = f" at {seen.user}" if seen.user is not None else ""
+    if at and ", which " in seen.label and len(fault.culprits) == 1:  # as of a lock, whose holder is not at that line
+        return f": it is{at}, {seen.label}"
     return f": it is {seen.label}{at}" if len(fault.culprits) == 1 else f": {seen.label}{at}"
 
 
