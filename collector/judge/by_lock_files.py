@@ -20,7 +20,7 @@ from collector.align.observations import Observations
 from collector.align.progress import JobMotion, Motion
 from collector.align.roster import ByRank, RankView, Roster
 from collector.align.stacks.activity import Activity
-from collector.align.stacks.lock_files import is_contended, lock_in_words, lock_of, name_of_lock
+from collector.align.stacks.lock_files import holder_in_words, is_contended, lock_in_words, lock_of, name_of_lock
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.judge.certainty import Support, how_sure, unproven
 from collector.judge.fault import Fault, first_edge
@@ -86,6 +86,9 @@ def with_holders(fault: Fault, observations: Observations) -> Fault:  # 5
     unseen = [wait for wait in held_up if wait.lock.remote and not wait.lock.holders]
     if unseen:
         return _on_nobody(fault, unseen, "; ".join(wait.text for wait in unseen), observations.roster)
+    if outside := [wait for wait in held_up if wait.lock.holders]:
+        holder = ChainLink(who=f"process {holder_in_words(outside[-1].lock.holders[0])}", does="holds it")
+        return replace(fault, chain=(*_chain(outside, observations), holder))
     guessed = list(_guessed(fault, observations))  # 6
     may_wait = "; ".join(
         f"{wait.text} while {either(wait.holders, 'it waits', 'they wait')} in communication" for wait in guessed

@@ -135,6 +135,8 @@ def _facts(incident: Incident) -> dict[str, str]:
         "state": incident.state.value,
         "act": "" if incident.action is None else incident.action.do.value,
         "ranks": one_line(incident.fingerprint.culprits),
+        "since": incident.still_since or incident.opened_at,
+        "gpus": str(incident.gpus) if incident.gpus else "",
         "held_jobs": str(1 + len(incident.holds)) if incident.holds else "",
     }
 

@@ -40,11 +40,6 @@ def escaped(text: str) -> str:
 def _blocks(notice: Notice) -> list[dict[str, object]]:
     header = {"type": "plain_text", "text": one_line(notice.title, most=MOST_HEADER), "emoji": False}
     blocks: list[dict[str, object]] = [{"type": "header", "text": header}]
-    facts = {
-        name: value for name, value in {**notice.names, **notice.facts, "incident": notice.incident}.items() if value
-    }
-    room = MOST_SECTION // len(facts) - _AROUND_A_FACT
-    blocks.append(_section("\n".join(f"{name}: {_code(value, room)}" for name, value in facts.items())))
     if notice.headline:
         blocks.append(_section(_code(notice.headline)))
     if notice.action:
@@ -54,7 +49,11 @@ def _blocks(notice: Notice) -> list[dict[str, object]]:
         blocks.append(_fenced("\n".join(notice.lines)))
     links = (each for each in notice.all_links if len(each.url) < _MOST_URL)
     blocks += [_section(f"<{escaped(each.url)}|{each.title}>") for each in links]
-    return blocks
+    facts = {
+        name: value for name, value in {**notice.names, **notice.facts, "incident": notice.incident}.items() if value
+    }
+    room = MOST_SECTION // len(facts) - _AROUND_A_FACT
+    return [*blocks, _section("\n".join(f"{name}: {_code(value, room)}" for name, value in facts.items()))]
 
 
 def _section(text: str) -> dict[str, object]:

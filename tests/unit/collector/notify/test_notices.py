@@ -132,7 +132,7 @@ def test_by_default_who_is_on_call_knows_which_job_which_node_and_what(tmp_path:
     assert pager["payload"]["summary"] == sent["chat"]["text"] == bot["summary"] == summary
     assert (pager["payload"]["source"], pager["payload"]["group"]) == ("node07", "llama-7b")
     assert alert["generatorURL"] == pager["client_url"] == bot["link"] == link
-    last = [block["text"]["text"] for block in sent["chat"]["blocks"][-2:]]
+    last = [block["text"]["text"] for block in sent["chat"]["blocks"][-3:-1]]
     assert last == [f"<{link}|Incident, with what to do now>", "<https://logs.example/?job=x|Logs>"]
     assert [each["href"] for each in pager["links"]] == [link, *bot["links"].values()]
     assert alert["annotations"]["link_logs"] == bot["links"]["Logs"]
