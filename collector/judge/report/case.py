@@ -306,6 +306,7 @@ FACTS: Mapping[str, Callable[[Case], object]] = {
     "of_device_memory": lambda case: any(map(_DEVICE_MEMORY.search, case.lines)),
     "of_roots": lambda case: case.fault.mismatch is not None and case.fault.mismatch.of_roots,
     "is_first": lambda case: case.fault.sequence is not None and case.fault.sequence <= _BEFORE_ANY_WORKED,
+    "took_part": lambda case: case.fault.sequence is not None and case.fault.sequence > _BEFORE_ANY_WORKED,
     "same_operation": lambda case: len({signature.op for _, signature in case.of_mismatch}) == 1,
     "of_kernel_or_driver": lambda case: any(isinstance(e, KernelEvidence | GpuEvidence) for e in case.evidence),
     "seen_frames": lambda case: case.seen is not None and case.seen.frames,
