@@ -67,7 +67,7 @@ _ROWS: tuple[tuple[Secret, str], ...] = (
     ),
     (
         Secret.PASSWORD,
-        r"(?:^|_)(?:db|database|mysql|pg|postgres|redis|mongo|smtp|imap|mail|user|admin|root|ssh|s?ftp|webdav|smb|ldap|vnc|proxy|become|sudo|su|default|vault|login|auth|http|basic|registry|service|store|key|trust|new|srcstore|deststore|srckey|destkey|client|cert)_?pass",
+        r"(?:^|_)(?:db|database|mysql|pg|postgres|redis|mongo|smtp|imap|mail|user|admin|root|ssh|s?ftp|webdav|smb|ldap|vnc|proxy|become|sudo|su|default|vault|login|auth|http|basic|registry|service|store|storage|key|trust|new|srcstore|deststore|srckey|destkey|client|cert)_?pass",
     ),
     # AWS_ACCESS_KEY_ID  aws_secret_access_key  AccountKey  fs.azure.account.key.example.dfs.core.windows.net
     (Secret.KEY, rf"(?:(?:^|_)(?:{'|'.join(_KEYS)})_?|_?(?:api|access|secret|private|account))keys?(?:_id)?"),

@@ -34,7 +34,7 @@ from shared.plural import either
 from shared.rank_sets import ranks_in_words, unfold
 from shared.wire.log_events import EventKind
 from shared.wire.setup import Setup
-from shared.wire.trace import Signature
+from shared.wire.trace import Signature, State
 
 # torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.        HIP error: out of memory
 _DEVICE_MEMORY = re.compile(r"\b(CUDA|HIP|XPU)\b.{0,40}out of memory|\bOutOfMemoryError: ", re.IGNORECASE)
@@ -306,6 +306,7 @@ FACTS: Mapping[str, Callable[[Case], object]] = {
     "of_device_memory": lambda case: any(map(_DEVICE_MEMORY.search, case.lines)),
     "of_roots": lambda case: case.fault.mismatch is not None and case.fault.mismatch.of_roots,
     "is_first": lambda case: case.fault.sequence is not None and case.fault.sequence <= _BEFORE_ANY_WORKED,
+    "has_met": lambda case: any(State.COMPLETED in trace.state for trace in case.observations.traces.values()),
     "same_operation": lambda case: len({signature.op for _, signature in case.of_mismatch}) == 1,
     "of_kernel_or_driver": lambda case: any(isinstance(e, KernelEvidence | GpuEvidence) for e in case.evidence),
     "seen_frames": lambda case: case.seen is not None and case.seen.frames,
