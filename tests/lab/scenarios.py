@@ -144,6 +144,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(Scenario(f"{Path(program).name}, no record", program, recorded=False) for program in _OF_FRAMEWORKS[-1:]),
     Scenario("long_kernels", "nccl/long_kernels"),
     Scenario("long_kernels, no record", "nccl/long_kernels", recorded=False),
+    Scenario("loss read on one rank", "nccl/long_kernels", more={"LAB_LOSS": "1", "LAB_STEP_MS": "400"}),
     Scenario("graphs_replayed", "nccl/long_kernels", more={"LAB_GRAPH": "1"}),
     Scenario("graphs_replayed, short steps", "nccl/long_kernels", more={"LAB_GRAPH": "1", "LAB_STEP_MS": "200"}),
     Scenario("graphs_replayed, GPUs", "nccl/long_kernels", more={"LAB_GRAPH": "1"}, gpus=()),

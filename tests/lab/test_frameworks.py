@@ -51,6 +51,11 @@ def megatron(port: str, folder: Path) -> tuple[str, ...]:
     return (*torchrun(python("megatron-core"), port), str(PROGRAMS / "megatron_gpt.py"))
 
 
+def torchtitan(port: str, folder: Path) -> tuple[str, ...]:
+    """Its own trainer, which shards by FSDP2. Since 0.3 its attention wants kernels that Triton compiles, or FA3's."""
+    return (*torchrun(python("triton", "torchtitan==0.2.2"), port), str(PROGRAMS / "torchtitan_llama.py"))
+
+
 def python(*packages: str) -> str:
     """Return a Python with these, on the lab's PyTorch."""
     return python_with(*packages, site=str(environment().site))
@@ -62,7 +67,7 @@ def torchrun(interpreter: str, port: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("fault", KINDS)
-@pytest.mark.parametrize("framework", [lightning, trainer, accelerate, deepspeed, megatron])
+@pytest.mark.parametrize("framework", [lightning, trainer, accelerate, deepspeed, megatron, torchtitan])
 def test_rank_that_goes_astray(framework: Callable[[str, Path], tuple[str, ...]], fault: str, tmp_path: Path) -> None:
     """Its ranks are found as they are, and the one is named, where it is."""
     lab = environment()

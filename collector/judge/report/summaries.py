@@ -14,6 +14,7 @@ from collector.judge.records.compare_sequences import Mismatch
 from collector.judge.report.sentences import say
 from collector.judge.unreachable_ranks import on_silent_nodes
 from shared.answer.words import Cause, Kind
+from shared.formats.recorder.coalesced import COALESCED
 from shared.isolation import costs_itself
 from shared.plural import either, ranks_with
 from shared.rank_sets import ranks_in_words
@@ -105,16 +106,24 @@ def _of_stuck(fault: Fault, observations: Observations) -> dict[str, Any]:
     begun = [rank for rank, state in _states_of(same, observations) if state == State.STARTED]
     met = waiting or fault.victims
     behind = [rank for rank in fault.victims if rank not in met]
-    compared = "recorded arguments" if {*fault.victims} & observations.recorded else "operations and their elements"
     return {
         "issued": sorted({*fault.culprits, *waiting}),
         "begun": f"has started on {_devices_of(begun)}, but not" if begun else "has not started",
         "devices": _devices_of(fault.culprits),
         "met": met,
-        "match": f"; {compared} match" if fault.op is None or is_compared(fault.op) else "",
+        "match": _compared(fault, observations),
         "behind": f"; {ranks_with(behind, 'waits', 'wait')} for {either(met, 'it', 'them')}" if behind else "",
         "did": "started it on their devices" if _all_began(fault, observations) else "issued it",
     } | ({} if fault.group is None else {"recorded": ""})
+
+
+def _compared(fault: Fault, observations: Observations) -> str:
+    if fault.op == COALESCED:
+        done = () if fault.group is None or fault.sequence is None else fault.group.completed_at(fault.sequence)
+        fewer = f", and {ranks_with(done, 'has', 'have')} completed it, perhaps with fewer parts" if done else ""
+        return f"; its parts are not on record{fewer}"
+    compared = "recorded arguments" if {*fault.victims} & observations.recorded else "operations and their elements"
+    return f"; {compared} match" if fault.op is None or is_compared(fault.op) else ""
 
 
 def _devices_of(ranks: Sequence[int]) -> str:

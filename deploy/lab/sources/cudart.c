@@ -518,6 +518,8 @@ int cudaFuncGetAttributes(char *attributes, const void *function) {
     memset(attributes, 0, 64);
     put(attributes + 24, 1024); // maxThreadsPerBlock
     put(attributes + 28, 32);   // numRegs
+    put(attributes + 32, 90);   // ptxVersion, by which scans and sorts choose how they run
+    put(attributes + 36, 90);   // binaryVersion
     return SUCCESS;
 }
 int cudaFuncSetAttribute(const void *function, int attribute, int value) { return SUCCESS; }

@@ -37,14 +37,14 @@ def change_optimizer(module: Any, reached: Callable[[], None]) -> None:
 
 
 def change_fetch(module: Any, reached: Callable[[], None]) -> None:
-    """Count batches of every map-style data set."""
-    fetch = module._MapDatasetFetcher.fetch
+    """Count batches of every data set."""
+    for fetcher in (module._MapDatasetFetcher, module._IterableDatasetFetcher):
 
-    def fetch_counted(self: object, index: object) -> object:
-        reached()
-        return fetch(self, index)
+        def fetch_counted(self: object, index: object, fetch: Any = fetcher.fetch) -> object:
+            reached()
+            return fetch(self, index)
 
-    module._MapDatasetFetcher.fetch = fetch_counted
+        fetcher.fetch = fetch_counted
 
 
 FAULTS = {
