@@ -17,18 +17,26 @@ class SystemCall(NamedTuple):
     arguments: tuple[int, ...]
 
 
+_POLLS_AT = "poll_schedule_timeout"
+"""Of what begins again only poll(2) sleeps there: select(2) is called again as itself."""
+
+
 def read_syscall(procfs: ProcFs, pid: int, tid: int | None = None) -> SystemCall | None:
     """Return the call that a thread, by default the main one, is in; `running` where it is in none; None: not told.
 
-    Raises Gone or NotPermitted.
+    What stops it for a moment, such as reading its native stack, has poll(2) begin again as another call, which keeps
+    the arguments. Raises Gone or NotPermitted.
     """
     # 0 0x3 0x7ffd5a60e3a0 0x1000 0x0 0x0 0x0 0x7ffd5a60e338 0x7f21fa0a19ee        running        -1 0x7ffe 0x7f21
-    words = procfs.text(pid, "syscall" if tid is None else f"task/{tid}/syscall").split()
+    of = "" if tid is None else f"task/{tid}/"
+    words = procfs.text(pid, f"{of}syscall").split()
     if not words or words[0] == "-1":
         return None
     if not words[0].isdecimal():
         return SystemCall("running", ())
-    return SystemCall(syscall_name(int(words[0])), tuple(int(word, 16) for word in words[1:7]))
+    name = syscall_name(int(words[0]))
+    polls = name == "restart_syscall" and procfs.known_text(pid, f"{of}wchan").startswith(_POLLS_AT)
+    return SystemCall("poll" if polls else name, tuple(int(word, 16) for word in words[1:7]))
 
 
 def takes_lock(name: str) -> bool:

@@ -2,7 +2,8 @@
 
 1. Nobody waits, and all processes wait for work: the server is idle.
 2. A request has waited for long, and of the processes above the ranks and the ranks themselves one neither waits for
-   work or for the others, nor moves: it holds the request up. So does one that is stopped or frozen.
+   work or for the others, nor moves: it holds the request up. So does one that is stopped or frozen. Of several engines
+   each answers for its own requests alone, with the ranks that it has started.
 3. One moves: it is at work for the request, as far as anybody can tell.
 4. All wait for work: the request is lost, or it is a long poll, which waits by design. Nobody can tell which.
 
@@ -20,6 +21,7 @@ from collector.align.stacks.activity import Activity, place
 from collector.align.thresholds import BUSY_SECONDS, FROZEN_SECONDS, UNANSWERED_SECONDS
 from collector.align.wait_states import WaitState
 from collector.align.work.children import named
+from collector.align.work.servers import Family
 from collector.judge.fault_rows import fault_by
 from collector.judge.report.findings import finding_of, rfc3339
 from collector.judge.report.headline import Interpretation
@@ -77,10 +79,10 @@ def by_requests(observations: Observations) -> Interpretation | None:
     count = sum(each.waiting for each in observations.families)
     if not waited:
         return None
-    holders = [*_above(observations), *_ranks(observations)]
-    standing = [each for each in holders if each.stands]
-    if standing and count:
-        return _held_up(min(standing, key=_most_telling), max(waited), count, observations)  # 2
+    held = [found for each in observations.families if (found := _held_up_by(each, observations)) is not None]  # 2
+    if held:
+        return next((each for each in held if each.verdict is Verdict.HUNG), held[0])
+    holders = [*(each for family in observations.families for each in _above(family)), *_ranks(observations)]
     if any(each.motion is Motion.BUSY and not each.waits for each in holders):
         return None  # 3
     if not all(each.waits for each in holders):
@@ -95,12 +97,25 @@ def by_requests(observations: Observations) -> Interpretation | None:
     return Interpretation(Verdict.CANNOT_TELL, f"{reason}: the client polls, or what it sent is lost", state="idle")
 
 
-def _above(observations: Observations) -> Iterator[_Holder]:
-    for family in observations.families:
-        for each in family.servers:
-            yield _Holder(
-                each.activity, each.motion, each.is_held, each.waits, not each.waits, each.process, family.host
-            )
+def _held_up_by(family: Family, observations: Observations) -> Interpretation | None:
+    standing = [each for each in (*_above(family), *_below(family, observations)) if each.stands]
+    if not standing or not family.waiting:
+        return None
+    return _held_up(min(standing, key=_most_telling), family, observations)
+
+
+def _above(family: Family) -> Iterator[_Holder]:
+    for each in family.servers:
+        yield _Holder(each.activity, each.motion, each.is_held, each.waits, not each.waits, each.process, family.host)
+
+
+def _below(family: Family, observations: Observations) -> Iterator[_Holder]:
+    """The ranks that a family has started; of one alone all, for they may be on other nodes."""
+    pids = {server.process.pid for server in family.servers}
+    for each in _ranks(observations):
+        started = each.process is not None and each.host == family.host and each.process.parent_pid in pids
+        if len(observations.families) == 1 or each.rank == family.rank or started:
+            yield each
 
 
 def _ranks(observations: Observations) -> Iterator[_Holder]:
@@ -124,14 +139,15 @@ def _waiting(count: int, seconds: float) -> str:
     )
 
 
-def _held_up(holder: _Holder, waited: float, count: int, observations: Observations) -> Interpretation:
+def _held_up(holder: _Holder, family: Family, observations: Observations) -> Interpretation:
     """2."""
+    waited = family.waited_seconds
     left = holder.needed_seconds - waited
     does = f"{holder.name} is {holder.activity.label}{holder.at}"
-    said = f"{does}, and {_waiting(count, waited)}"
+    said = f"{does}, and {_waiting(family.waiting, waited)}"
     if left > 0:
         return Interpretation(Verdict.CANNOT_TELL, said, stall=waited, decided_after=left)
-    shown: list[Evidence] = [_of_connections(observations)]
+    shown: list[Evidence] = [_of_connections(family)]
     own: dict[str, Any] = {}
     if holder.rank is None:
         shown += _evidence(holder)
@@ -160,10 +176,9 @@ def _steps(holder: _Holder) -> Iterable[NextStep]:
         yield NextStep(text=text, command=f"py-spy dump --native --pid {process.pid}")
 
 
-def _of_connections(observations: Observations) -> FdEvidence:
+def _of_connections(family: Family) -> FdEvidence:
     """What the clients' connections show."""
-    asked = [each.requests for each in observations.families]
-    spoke, new = sum(each.unanswered for each in asked), sum(each.unaccepted for each in asked)
+    spoke, new = family.requests.unanswered, family.requests.unaccepted
     last = f"{counted(spoke, 'connection')} of clients in which these have spoken last"
     return FdEvidence(ranks="", text=last if not new else f"{last}, and {new} that no process has accepted")
 
