@@ -13,6 +13,7 @@ import httpcore
 import httpx
 import pytest
 
+from collector.gather.fanout import connection_pools as pools
 from collector.gather.fanout.connection_pools import POOLS, Pools
 from tests.build.agents.misbehaving import (
     answer_of,
@@ -60,6 +61,20 @@ async def test_agents_are_spread_and_no_more_connections_are_kept_than_was_said(
         assert [answer.text for answer in answers] == ["ok"] * 100
         await until(lambda: agents.open <= POOLS)
         assert agents.open > 10
+
+
+async def test_nothing_is_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection is closed some time after it was last used, when another in its pool is asked for."""
+    monkeypatch.setattr(pools, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(pools, "POOLS", 1)
+    async with behaving(WELL) as old, behaving(WELL) as other, client_of(most_idle=10) as client:
+        await asyncio.gather(*(client.get(address.url) for address in old.addresses(3)))
+        await asyncio.sleep(0.5)
+        assert old.open == 3
+        await client.get(other.address.url)
+        await until(lambda: (old.open, other.open) == (0, 1))
+        await client.get(old.addresses(1)[0].url)
+        assert old.accepted == 4
 
 
 async def test_a_connection_that_was_closed_while_the_loop_did_not_run_is_not_asked_on() -> None:
