@@ -16,13 +16,9 @@ import pytest
 from collector.gather.fanout import connection_pools as pools
 from collector.gather.fanout.connection_pools import POOLS, Pools
 from tests.build.agents.misbehaving import (
-    Behaviour,
-    Seen,
     answer_of,
     answering_well,
     behaving,
-    in_turn,
-    next_request,
     say_nothing,
 )
 from tests.build.processes.waiting import until
@@ -36,24 +32,6 @@ async def client_of(most_idle: int = POOLS) -> AsyncIterator[httpx.AsyncClient]:
     """A client over pools."""
     async with httpx.AsyncClient(transport=Pools(trusted=TRUSTED, most_idle=most_idle), trust_env=False) as client:
         yield client
-
-
-async def ask_twice(behaviour: Behaviour, *, between_seconds: float = 0.2) -> Seen:
-    """Ask an agent whose first connection behaves so twice, the second time well; return what it saw."""
-    async with behaving(in_turn(behaviour, WELL)) as agent, client_of() as client:
-        await client.get(agent.address.url)
-        await asyncio.sleep(between_seconds)
-        assert (await client.get(agent.address.url)).text == "ok"
-    return agent
-
-
-async def test_a_connection_is_kept_for_the_next_question_and_closed_in_the_end() -> None:
-    async with behaving(WELL) as agent:
-        async with client_of() as client:
-            for _ in range(5):
-                assert (await client.get(agent.address.url)).text == "ok"
-            assert (agent.accepted, agent.open) == (1, 1)
-        await until(lambda: agent.open == 0)
 
 
 async def test_questions_that_are_given_up_leave_nothing_behind() -> None:
@@ -99,15 +77,6 @@ async def test_nothing_is_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None
         assert old.accepted == 4
 
 
-async def test_a_connection_that_the_agent_closed_is_not_asked_on() -> None:
-    async def answer_once(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await next_request(seen, reader)
-        writer.write(answer_of(b"ok"))
-        await writer.drain()
-
-    assert len((await ask_twice(answer_once)).requests) == 2
-
-
 async def test_a_connection_that_was_closed_while_the_loop_did_not_run_is_not_asked_on() -> None:
     """The socket tells, though no event has."""
     to_be_closed, closed = threading.Event(), threading.Event()
@@ -133,39 +102,6 @@ async def test_a_connection_that_was_closed_while_the_loop_did_not_run_is_not_as
         server.join()
 
 
-async def test_what_comes_after_an_answer_is_none_to_the_next_question() -> None:
-    async def say_more(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await next_request(seen, reader)
-        for said in (b"1st", b"bad"):
-            writer.write(answer_of(said))
-            await writer.drain()
-            await asyncio.sleep(0.1)
-        await reader.read()
-
-    assert (await ask_twice(say_more)).accepted == 2
-
-
-async def test_a_connection_with_an_answer_that_was_not_read_is_closed() -> None:
-    async with behaving(answering_well(b"x" * 1_000_000)) as agent, client_of() as client:
-        async with client.stream("GET", agent.address.url) as response:
-            async for _ in response.aiter_raw():
-                break
-        await until(lambda: agent.open == 0)
-
-
-@pytest.mark.parametrize("headers", ["Connection: close\r\n", ""])
-async def test_a_connection_that_one_side_wants_closed_is_closed(headers: str) -> None:
-    async def treat(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await next_request(seen, reader)
-        writer.write(answer_of(b"ok", headers=headers))
-        await reader.read()
-
-    async with behaving(treat) as agent, client_of() as client:
-        ours = {} if headers else {"Connection": "close"}
-        assert (await client.get(agent.address.url, headers=ours)).text == "ok"
-        await until(lambda: agent.open == 0)
-
-
 async def test_connections_in_use_are_closed_with_the_client() -> None:
     async with behaving(say_nothing) as agent:
         async with client_of() as client:
@@ -174,16 +110,3 @@ async def test_connections_in_use_are_closed_with_the_client() -> None:
         with pytest.raises(httpx.TransportError):
             await asked
         await until(lambda: agent.open == 0)
-
-
-async def test_a_question_with_a_body_and_a_url_without_a_port_or_with_another_scheme() -> None:
-    async def echo(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await next_request(seen, reader)
-        writer.write(answer_of(await reader.readexactly(5)))
-
-    async with behaving(echo) as agent, client_of() as client:
-        assert (await client.post(agent.address.url, content=b"hello")).text == "hello"
-        with pytest.raises(httpx.UnsupportedProtocol):
-            await client.get("ftp://127.0.0.1/")
-        with pytest.raises(httpx.ConnectError):
-            await client.get("http://127.0.0.1:1/")
