@@ -127,6 +127,8 @@ def _hidden_faults(hidden: tuple[int, ...], graph: WaitGraph, observations: Obse
         return [_group_fault(own, victims, hidden, observations)]
     if others_make_groups(hidden, victims, observations):
         return [fault_by("groups_in_another_order", (), victims | {*hidden}, {"hidden": hidden}, **own)]
+    if len({observations.activities[rank].user for rank in hidden}) > 1:
+        return [fault_by("in_calls_apart", (), victims | {*hidden}, {"hidden": hidden}, **own)]
     inside = all(
         observations.activities[rank].op in (own.get("op"), None) and observations.doing(rank) is not Doing.STORE
         for rank in hidden

@@ -17,7 +17,7 @@ from shared.wire.trace import Trace
 from tests.build.jobs.four_ranks import looks_without
 from tests.build.jobs.judged import judged
 from tests.build.jobs.placed import with_rank
-from tests.build.jobs.simulated import RECV, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
+from tests.build.jobs.simulated import ALL_REDUCE, RECV, USER, WORLD, Collective, Job, Seen, Stay, Step, live_looks
 
 TORCH = "/env/lib/python3.11/site-packages/torch/distributed"
 WAIT_TENSOR = Frame("wait_tensor", f"{TORCH}/_functional_collectives.py", 129)
@@ -62,6 +62,13 @@ def test_who_waits_in_what_no_record_holds_counts_where_only_the_culprits_wait_f
     seen = {0: Seen((USER, RECV))} | {rank: Seen(frames=(USER,)) for rank in outside}
     victims = "0-1,3" if outside == (2,) else "0-1"
     assert told(judged(looks_without(seen))) == [(Kind.RANK_NOT_JOINED, outside, victims)]
+
+
+@pytest.mark.parametrize(("line", "culprits"), [(40, (1, 2)), (44, ())], ids=["one line", "two lines"])
+def test_who_waits_in_different_calls_may_wait_in_a_circle(line: int, culprits: tuple[int, ...]) -> None:
+    """In first uses of groups, by which each keeps another from the next one."""
+    seen = {1: Seen((USER, ALL_REDUCE)), 2: Seen((USER._replace(line=line), ALL_REDUCE))}
+    assert told(judged(looks_without(seen)))[0][:2] == (Kind.RANK_NOT_JOINED, culprits)
 
 
 def test_who_makes_a_group_alone_is_the_odd_one() -> None:
