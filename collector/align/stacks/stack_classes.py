@@ -5,7 +5,7 @@ branches (Arnold et al., "Stack Trace Analysis for Large Scale Debugging", IPDPS
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import Field
 
@@ -89,4 +89,12 @@ _DEEPEST = 200
 def _main_stack(view: RankView) -> tuple[Frame, ...]:
     stacks = view.stacks
     thread = None if stacks is None else view.thread_in(stacks)
-    return () if stacks is None or thread is None else stacks.stack(thread)
+    return () if stacks is None or thread is None else tuple(_without_addresses(stacks.stack(thread)))
+
+
+def _without_addresses(frames: Sequence[Frame]) -> Iterator[Frame]:
+    """Leave out what lies in no file, and addresses in a file: they differ between processes at the same place."""
+    for frame in frames:
+        named = not frame.function.startswith("0x")
+        if named or frame.file not in ("", "?"):
+            yield frame if named else frame._replace(function="?")
