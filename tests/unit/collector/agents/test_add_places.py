@@ -11,7 +11,7 @@ import pytest
 
 from collector.files.diagnose_files import diagnose_directory
 from shared.answer.diagnosis import Diagnosis, Finding, PodEvidence
-from shared.missing import Missing, Reason
+from shared.missing import Reason
 from shared.wire.snapshot import Process, RankSnapshot
 from tests.build.agents.fake_agents import JOB, FakeAgent, case_ranks
 from tests.build.services.kubernetes_cluster import Cluster, pod
@@ -166,18 +166,6 @@ async def test_node_of_the_job_where_no_agent_is_known_is_told(tmp_path: Path) -
     assert (gap.host, gap.missing.reason) == ("node2", Reason.NOT_FOUND)
     assert "no agent is known on this node, where pod team/w-1 of the job runs" in gap.missing.detail
     assert "node2" in text and "no agent is known" in text
-
-
-async def test_hang_without_findings_tells_of_pods_that_are_not_well(tmp_path: Path) -> None:
-    """Nothing shows who waits for whom; a pod that could not start is where to look."""
-    nothing = Missing(source="fake", reason=Reason.NOT_ENABLED, detail="a test")
-    one, _ = whole_job()
-    one.ranks = tuple(rank.model_copy(update={"recorder": nothing}) for rank in one.ranks)
-    cluster = Cluster(unhang=[], team=[worker(0), worker(1, phase="Pending", reason="Unschedulable", node=None)])
-    async with on_kubernetes(tmp_path, cluster, one, names="node1") as client:
-        diagnosis, _ = await diagnosed(client)
-    assert diagnosis.findings == ()
-    assert diagnosis.next_steps[-1].command == "kubectl -n team describe pod w-1"
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["seen", "out of reach"])

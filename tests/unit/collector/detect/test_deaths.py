@@ -1,12 +1,10 @@
 """Jobs that die: one rank, all of them, after they were found hung, and as far as one node knows."""
 
-import pytest
-
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import JobState
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.wire.registration import ExitedRank
-from tests.build.jobs.watching import DEMO, Watching, digest, hung, stood, well
+from tests.build.jobs.watching import DEMO, Watching, digest, hung, stood
 
 
 def test_rank_that_crashed_while_others_live() -> None:
@@ -21,26 +19,6 @@ def test_rank_that_crashed_while_others_live() -> None:
     fine = Watching()
     fine.tell(digest([1.0] * 3, exited=(ExitedRank(rank=3, exit_code=0),)))
     assert fine.asked(after=20.0) == ""
-
-
-def test_job_that_ended_badly_as_a_whole_is_looked_at_once() -> None:
-    """How its ranks ended is known for a while only. One that ended well is left alone."""
-    gone = tuple(ExitedRank(rank=rank, signal=9 if rank == 3 else 0, exit_code=None) for rank in range(4))
-    one = Watching()
-    one.tell(digest([1.0] * 4))
-    one.tell(digest([], exited=gone), after=5.0)
-    assert one.asked(after=3.0) == "rank 3 has ended badly, and the job with it"
-    assert one.answer(well()) is None
-    assert one.asked(after=31.0) == "" and one.state is JobState.DIED
-    fine = Watching()
-    fine.tell(digest([1.0] * 4))
-    fine.tell(digest([], exited=(ExitedRank(rank=3, exit_code=0),)), after=5.0)
-    assert fine.asked(after=10.0) == ""
-    taken_along = Watching()  # a launcher ends the ranks that are left
-    taken_along.tell(digest([1.0] * 4))
-    gone = tuple(ExitedRank(rank=rank, signal=9 if rank == 2 else 15) for rank in range(4))
-    taken_along.tell(digest([], exited=gone), after=5.0)
-    assert taken_along.asked(after=3.0) == "rank 2 has ended badly, and the job with it"
 
 
 def dead(cause: Cause = Cause.SIGNAL) -> Diagnosis:
@@ -129,26 +107,6 @@ def test_job_that_timed_out_after_it_was_found_hung_once() -> None:
     killed(failed, exit_code=1)
     alarm = failed.answer(dead(Cause.UNKNOWN))
     assert alarm is not None and alarm.incident.died
-
-
-@pytest.mark.parametrize(
-    ("exits", "state"),
-    [
-        ([{"exit_code": 0}] * 4, JobState.FINISHED),
-        ([{"exit_code": 0}] * 3, JobState.ENDED),
-        ([{"exit_code": 0}] * 3 + [{}], JobState.ENDED),
-        ([{"exit_code": 0}] * 3 + [{"signal": 15}], JobState.DIED),
-        ([{"exit_code": 3}], JobState.DIED),
-    ],
-)
-def test_state_of_a_job_that_is_over(exits: list[dict[str, int]], state: JobState) -> None:
-    """It finished where each rank is known to have; and died where one is known not to have."""
-    one = Watching()
-    one.tell(digest([1.0] * 4))
-    one.tell(digest([], exited=tuple(ExitedRank(rank=rank, **how) for rank, how in enumerate(exits))), after=5.0)
-    one.tell(digest([], exited=tuple(ExitedRank(rank=rank, **how) for rank, how in enumerate(exits))), after=30.0)
-    one.over(after=6.0)
-    assert one.state is state
 
 
 def test_open_incident_of_a_job_that_dies_keeps_how() -> None:

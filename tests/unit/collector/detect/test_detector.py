@@ -14,15 +14,6 @@ from shared.wire.registration import NodeDigest
 from tests.build.jobs.watching import DEMO, Watching, digest, hung, stood, well
 
 
-def test_job_that_goes_on_is_left_alone() -> None:
-    """Its agents tell twice a minute that it does; in between that still holds."""
-    one = Watching()
-    for _ in range(100):
-        one.tell(digest([2.0, 0.5, 7.0, 12.0]), after=30.0)
-        assert one.asked(after=15.0) == ""
-    assert one.state is JobState.RUNNING
-
-
 def test_job_that_stands_is_asked_about_and_found_twice() -> None:
     """One finding suspects, the same again is the alarm; the incident names it, with both diagnoses."""
     one = stood(25.0)
@@ -36,14 +27,6 @@ def test_job_that_stands_is_asked_about_and_found_twice() -> None:
     assert (alarm.incident.job, alarm.incident.user, alarm.incident.hosts) == ("demo", "1000", ("node1",))
     one.opens()
     assert one.state is JobState.HUNG and one.asked(after=60.0) == ""
-
-
-def test_another_fault_begins_anew() -> None:
-    """Two different findings confirm nothing."""
-    one = stood()
-    assert one.asked() and one.answer(hung(rank=3)) is None
-    assert one.asked(after=6.0) and one.answer(hung(rank=2)) is None
-    assert one.asked(after=6.0) and one.answer(hung(rank=2)) is not None
 
 
 def test_look_that_cannot_tell_takes_nothing_back() -> None:
@@ -76,15 +59,6 @@ def test_what_was_seen_in_part_is_looked_at_again_soon() -> None:
         waits.append(round(other.now - began))
         assert other.answer(hung().model_copy(update={"coverage": part}), after=0.0) is None
     assert waits == [1, 10, 10, 20]  # less and less often while no more is seen
-
-
-def test_suspicion_needs_no_trigger_to_be_confirmed() -> None:
-    """What made somebody look may be gone by then: a busy agent reads marks late, and digests come late."""
-    one = stood()
-    assert one.asked() and one.answer(hung(id="d1")) is None
-    one.tell(digest([None] * 4))
-    assert one.asked(after=6.0) == "it was found hung once"
-    assert one.answer(well()) is None and one.asked(after=31.0) == ""
 
 
 def test_job_that_goes_on_between_is_no_alarm() -> None:

@@ -105,16 +105,6 @@ def test_stack_dump_named_by_pid_finds_its_rank_in_a_snapshot(tmp_path: Path) ->
     assert isinstance(only_rank(snapshots).stacks, Stacks)
 
 
-def test_one_ranks_files_are_put_together(tmp_path: Path) -> None:
-    """Recorder, stacks and log of a rank, in three directories, are one rank."""
-    files = {"fr/dump_3": dump_file(3), "py/rank_3.json": PYSPY_JSON, "log/rank3.log": "step 1\nstep 2\n"}
-    rank = only_rank(read_directory(write_files(tmp_path, files))[0])
-    assert isinstance(rank.recorder, Trace)
-    assert isinstance(rank.stacks, Stacks)
-    assert not isinstance(rank.logs, Missing)
-    assert rank.logs.files[0].lines == ("step 1", "step 2")
-
-
 def test_bare_files_fill_what_the_last_look_lacks(tmp_path: Path) -> None:
     """A dump beside snapshots of the same job belongs to the rank there, not to another one of the same number."""
     looks = {f"look{at}.json": snapshot_file("node1", make_rank(0, host="node1"), at=at) for at in (1, 2)}
@@ -156,24 +146,6 @@ def test_doubtful_number_of_a_log_is_no_rank(tmp_path: Path, name: str) -> None:
     assert [rank.identity.rank for rank in found.ranks] == [0]
     assert found.logs is not None
     assert found.logs.files[0].path == name
-
-
-def test_lines_of_a_common_log_go_to_the_ranks_that_they_name(tmp_path: Path) -> None:
-    """One file of all ranks: each marked line belongs to its rank, whether a dump of that rank is there or not."""
-    common = (
-        "step 7\n"
-        "[rank2]: Traceback (most recent call last):\n"
-        '[rank2]:   File "/srv/train.py", line 9, in <module>\n'
-        "[rank2]: ValueError: bad batch\n"
-    )
-    (found,) = read_directory(write_files(tmp_path, {"dump_0": dump_file(0), "slurm-4242.out": common}))[0]
-    assert [rank.identity.rank for rank in found.ranks] == [0, 2]
-    assert isinstance(found.ranks[0].logs, Missing)
-    assert isinstance(found.ranks[1].logs, Logs)
-    (event,) = found.ranks[1].logs.events
-    assert (event.kind, event.rank, event.path) == (EventKind.EXCEPTION, 2, "slurm-4242.out")
-    assert found.logs is not None
-    assert found.logs.events == ()
 
 
 def test_events_of_a_ranks_own_log(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.files.diagnose_files import diagnose_directory
-from collector.files.rank_of_file import rank_of_dump, rank_of_log, rank_of_stacks
+from collector.files.rank_of_file import rank_of_dump, rank_of_stacks
 from collector.files.sniff import FileKind, kind_of
 from collector.keep.bundle import Manifest
 from collector.show.text.text import render_text
@@ -110,18 +110,6 @@ def test_ranks_of_stacks(path: str, rank: int | None) -> None:
 def test_rank_of_stacks_by_pid() -> None:
     """A snapshot that knows the process knows the rank, rank 0 too."""
     assert rank_of_stacks("4242.json", NO_STACKS, {4242: 0}) == 0
-
-
-@pytest.mark.parametrize(
-    ("path", "rank"),
-    [
-        ("rank_3.log", 3), ("logs/rank0/stdout.log", None), ("stderr-2.txt", 2), ("slurm-4242.out", None),
-        ("train-9.log", None), ("rank12", 12), ("frankrank5.log", None), ("train.log.2", 2),
-    ],
-)  # fmt: skip
-def test_ranks_of_logs(path: str, rank: int | None) -> None:
-    """A number named `rank`, or a trailing one that is a rank known from elsewhere (here 0 to 3)."""
-    assert rank_of_log(path, {0, 1, 2, 3}) == rank
 
 
 CASE = Path(__file__).parents[3] / "data" / "cases" / "missing_rank2"

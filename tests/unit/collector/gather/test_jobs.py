@@ -24,25 +24,11 @@ def node(host: str, *ranks: Identity, exited: tuple[Exited, ...] = ()) -> RankLi
     return RankList(host=host, ranks=ranks, exited=exited)
 
 
-def test_one_job_over_two_nodes() -> None:
-    """Ranks of several nodes are one job; what the world size promises and nobody sees is absent."""
-    (job,) = summarise_jobs([node("n2", rank(2)), node("n1", rank(0, launcher="torchrun"), rank(1))])
-    assert (job.name, job.ranks, job.absent, job.hosts) == ("a", "0-2", "3", ("n1", "n2"))
-    assert (job.world_size, job.attempt, job.launcher) == (4, 0, "torchrun")
-
-
 def test_left_overs_of_an_older_attempt_are_told_apart() -> None:
     """A restarted job is its newest attempt; processes of the one before are shown, never mixed in."""
     (job,) = summarise_jobs([node("n1", rank(0, attempt=1), rank(1, attempt=1), rank(3, attempt=0))])
     assert (job.attempt, job.ranks, job.absent) == (1, "0-1", "2-3")
     assert [(old.attempt, old.ranks, old.hosts) for old in job.older_attempts] == [(0, "3", ("n1",))]
-
-
-def test_exited_ranks_are_named_unless_they_run_again() -> None:
-    """A rank that an agent saw end is exited; one of the same number that runs is not."""
-    gone = tuple(Exited(pid=900 + n, identity=rank(n)) for n in (1, 2))
-    (job,) = summarise_jobs([node("n1", rank(0), rank(1), exited=gone)])
-    assert (job.ranks, job.exited) == ("0-1", "2")
 
 
 def test_job_whose_ranks_have_all_ended_is_still_known() -> None:

@@ -99,15 +99,6 @@ async def test_ids_sort_by_time() -> None:
     assert ids == sorted(set(ids))
 
 
-async def test_agent_that_is_down_is_told_and_the_rest_is_judged() -> None:
-    """A node that does not answer is in the answer, with the reason; the verdict on the others stands."""
-    swept = await sweep_agents(*two_nodes(), more=(DOWN,))
-    assert swept.diagnosis.verdict is Verdict.HUNG
-    (unanswered,) = swept.expected.unanswered
-    assert (unanswered.host, unanswered.missing.reason) == ("node3", Reason.UNREACHABLE)
-    assert any(gap.host == "node3" for gap in swept.diagnosis.coverage.missing)
-
-
 async def test_every_failure_at_once() -> None:
     """Down, hanging, garbage and half answers beside two good nodes: the verdict comes by the deadline."""
 
@@ -227,13 +218,6 @@ async def test_several_jobs_and_none_named() -> None:
         await sweep_agents(two_nodes()[0], other, job=None)
 
 
-async def test_only_nodes_of_the_job_are_looked_at() -> None:
-    """A node that runs another job is asked for its list and then left alone."""
-    bystander = FakeAgent("node3", [make_rank(0, host="node3", job="other")])
-    await sweep_agents(*two_nodes(), bystander)
-    assert bystander.looks == 0
-
-
 async def test_node_where_the_job_has_died_is_looked_at() -> None:
     """Dead ranks are evidence: their node belongs to the job."""
     dead = FakeAgent("node3", (), exited=(Exited(pid=7, sibling_jobs=(JOB,)),))
@@ -248,17 +232,6 @@ async def test_two_addresses_of_one_agent_are_one_node() -> None:
     async with make_client(mounts={**mounts(node), alias.url: httpx.ASGITransport(node.app)}) as client:
         swept = await sweep(Question(job=JOB, looks=1, native=NativePolicy.NEVER), [node.address, alias], client)
     assert len(swept.snapshots) == 1
-
-
-async def test_two_agents_on_one_box_are_both_looked_at() -> None:
-    """Agents that share a host, each with ranks of its own, are two."""
-    ranks = case_ranks("missing_rank2", range(4), host="box")
-    first, second = FakeAgent("box", ranks[:2]), FakeAgent("box", ranks[2:])
-    addresses = [AgentAddress(host=f"box:{port}", url=f"http://box:{port}") for port in (8471, 8472)]
-    transports = {a.url: httpx.ASGITransport(f.app) for a, f in zip(addresses, (first, second), strict=True)}
-    async with make_client(mounts=transports) as client:
-        swept = await sweep(Question(job=JOB, looks=1, native=NativePolicy.NEVER), addresses, client)
-    assert swept.diagnosis.coverage.seen == 4
 
 
 async def test_ras_is_asked_of_two_agents_in_each_look() -> None:
