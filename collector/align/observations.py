@@ -21,6 +21,7 @@ from collector.align.work.servers import Family, families_of
 from collector.align.work.trails import Owners, Trail, trail_of
 from collector.align.work.values import Ends, Work
 from collector.align.work.work import works_of
+from shared.answer.words import WorkMeans
 from shared.wire.devices import Gpu
 from shared.wire.kernel_events import KernelEvent
 from shared.wire.snapshot import Fds
@@ -81,7 +82,12 @@ class Observations:
     def works(self, rank: int) -> tuple[Work, ...]:
         """Return what a rank was seen at work with, most telling first; empty: with nothing, or it waits for others."""
         activity = self.activities.get(rank)
-        return () if activity is None else works_of(self.roster.ranks[rank], activity, self._connections.keys())
+        works = () if activity is None else works_of(self.roster.ranks[rank], activity, self._connections.keys())
+        return tuple(work for work in works if work.means is not WorkMeans.CPU) if self.may_spin(rank) else works
+
+    def may_spin(self, rank: int) -> bool:
+        """Has it an operation pending, and is it in C that nobody has read? It may await its device there."""
+        return self.state(rank) is WaitState.UNKNOWN and rank in self.traces and bool(unfinished(self.traces[rank]))
 
     @cached_property
     def siblings(self) -> tuple[Bystander, ...]:

@@ -288,8 +288,9 @@ def _as_far_as(motion: JobMotion) -> str:
 
 
 def _motion(observations: Observations) -> MotionEvidence:
-    moved = (*observations.motion.ranks(Motion.ADVANCED), *observations.motion.ranks(Motion.BUSY))
-    spins = [rank for rank in observations.motion.ranks(Motion.BUSY) if observations.may_wait(rank)]
+    busy = observations.motion.ranks(Motion.BUSY)
+    moved = (*observations.motion.ranks(Motion.ADVANCED), *busy)
+    spins = [rank for rank in busy if observations.may_wait(rank) or observations.may_spin(rank)]
     works = [rank for rank in moved if rank not in spins]
     frozen = observations.motion.ranks(Motion.FROZEN)
     seconds = round(observations.motion.seconds, 1)

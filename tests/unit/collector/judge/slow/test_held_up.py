@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from collector.align.expected import Expected
-from collector.judge.verdict import diagnose
+from collector.judge.verdict import diagnose, set_scene
 from shared.answer.diagnosis import Diagnosis, MotionEvidence, WorkEvidence
 from shared.answer.words import Certainty, Kind, Verdict, WorkMeans
 from shared.missing import Missing, Reason
@@ -199,6 +199,13 @@ def test_waiters_that_burn_a_cpu_do_no_work(recorder: bool, told: list[str]) -> 
     motions = [each.text for finding in findings for each in finding.evidence if isinstance(each, MotionEvidence)]
     assert Kind.HELD_UP not in {finding.kind for finding in findings}
     assert [text.split(", ")[2].split(";")[0] for text in motions] == told
+
+
+@pytest.mark.parametrize(("step", "means"), [(Collective(WORLD), []), (Stay(), [WorkMeans.CPU])])
+def test_who_may_wait_for_its_device_in_c_is_not_at_work_by_what_it_burns(step: Step, means: list[WorkMeans]) -> None:
+    """Its own operation is pending, and no native stack shows where it spins."""
+    looks = live_looks(Job({0: [Stay()], 1: [step]}), {0: ASLEEP, 1: AT_WORK})
+    assert [work.means for work in set_scene(looks, Expected()).works(1)] == means
 
 
 def test_work_in_any_thread_is_work() -> None:
