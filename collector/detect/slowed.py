@@ -2,7 +2,7 @@
 
 from collector.detect.alarms import Suspected
 from collector.detect.job_view import JobView
-from collector.detect.limits import SLOW_SECONDS
+from collector.detect.limits import SLOW_SECONDS, SUSPICION_SECONDS
 from collector.detect.triggers import slower
 from shared.answer.words import Verdict
 
@@ -12,6 +12,7 @@ class Slowed:
 
     def __init__(self) -> None:
         self._first: Suspected | None = None
+        self._found_at = float("-inf")
         self._next_look = float("-inf")
 
     def reason_to_look(self, view: JobView, now: float) -> str:
@@ -27,6 +28,7 @@ class Slowed:
         if not ranks:
             self._first = None if verdict is Verdict.NOT_HUNG else self._first
             return ""
-        if self._first is None or self._first.key != ranks:
+        if self._first is None or self._first.key != ranks or now - self._found_at > SUSPICION_SECONDS:
             self._first = Suspected(ranks, id, now)
+        self._found_at = now
         return self._first.diagnosis if now - self._first.at >= SLOW_SECONDS else ""

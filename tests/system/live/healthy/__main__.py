@@ -108,6 +108,7 @@ def main(arguments: Sequence[str]) -> int:
             python_of_others()
             print(*missing(), sep="\n", end="")
         _look_at_all(asker, programs, at_once=chosen.at_once)
+    runs.mkdir(parents=True, exist_ok=True)
     outcomes = [asker.outcome_of(program) for program in programs if (runs / program.name).exists()]
     (runs / "table.md").write_text(table(outcomes))
     print(f"\n{summary(outcomes)}\nseed {chosen.seed}, table in {runs / 'table.md'}")

@@ -82,6 +82,14 @@ def test_another_rank_or_nobody_begins_anew() -> None:
     assert goes_on(one, 11) and one.answer(slow(2)) is not None
 
 
+def test_what_was_found_long_ago_is_no_first_look() -> None:
+    """Hours in which the job was as fast as ever lie between."""
+    one = trained(*(100,) * 20, 40, 40)
+    assert one.asked() and one.answer(slow()) is None
+    one.now += 5 * 3600.0
+    assert goes_on(one, 11) and one.answer(slow()) is None
+
+
 def test_slow_incident_is_over_when_a_look_finds_nobody() -> None:
     """The job need not be as fast as before for that."""
     one, _ = alarmed()
