@@ -12,7 +12,7 @@ class Slowed:
 
     def __init__(self) -> None:
         self._first: Suspected | None = None
-        self._found_at = float("-inf")
+        self._looked_at = float("-inf")
         self._next_look = float("-inf")
 
     def reason_to_look(self, view: JobView, now: float) -> str:
@@ -25,10 +25,11 @@ class Slowed:
         Returns the id of the first one that found the same, once that is long enough ago for an alarm.
         """
         self._next_look = now + SLOW_SECONDS
+        is_old = now - self._looked_at > SUSPICION_SECONDS
+        self._looked_at = now
         if not ranks:
-            self._first = None if verdict is Verdict.NOT_HUNG else self._first
+            self._first = None if verdict is Verdict.NOT_HUNG or is_old else self._first
             return ""
-        if self._first is None or self._first.key != ranks or now - self._found_at > SUSPICION_SECONDS:
+        if self._first is None or self._first.key != ranks or is_old:
             self._first = Suspected(ranks, id, now)
-        self._found_at = now
         return self._first.diagnosis if now - self._first.at >= SLOW_SECONDS else ""
