@@ -86,9 +86,8 @@ def with_holders(fault: Fault, observations: Observations) -> Fault:  # 5
     unseen = [wait for wait in held_up if wait.lock.remote and not wait.lock.holders]
     if unseen:
         return _on_nobody(fault, unseen, "; ".join(wait.text for wait in unseen), observations.roster)
-    if outside := [wait for wait in held_up if wait.lock.holders]:
-        holder = ChainLink(who=f"process {holder_in_words(outside[-1].lock.holders[0])}", does="holds it")
-        return replace(fault, chain=(*_chain(outside, observations), holder))
+    if outside := [wait for wait in held_up if wait.lock.holders and wait.lock.path]:
+        return replace(fault, chain=_to_process(fault, outside))
     guessed = list(_guessed(fault, observations))  # 6
     may_wait = "; ".join(
         f"{wait.text} while {either(wait.holders, 'it waits', 'they wait')} in communication" for wait in guessed
@@ -254,6 +253,14 @@ def _chain(waits: Sequence[_Wait], observations: Observations) -> tuple[ChainLin
     own = [ChainLink(who=ranks_in_words(wait.ranks), does=wait.waits) for wait in waits]
     held = _holding(waits[-1], observations)
     return tuple(own) if held is None else (*own, held)
+
+
+def _to_process(fault: Fault, waits: Sequence[_Wait]) -> tuple[ChainLink, ...]:
+    """Who waits in the group, then for which lock, which a process outside of the job holds."""
+    first = fault.waiting_for(waits[0].ranks[0], besides=waits[0].ranks)
+    own = [(ranks_in_words(each.ranks), either(each.ranks, "waits", "wait"), name_of_lock(each.lock)) for each in waits]
+    links = (ChainLink(who=who, does=f"{verb} for {lock}") for who, verb, lock in own)
+    return (*first, *links, ChainLink(who=f"process {holder_in_words(waits[-1].lock.holders[0])}", does="holds it"))
 
 
 def _holding(wait: _Wait, observations: Observations) -> ChainLink | None:

@@ -14,6 +14,7 @@ from collector.judge.certainty import Support, Sure, how_sure
 from collector.judge.records.compare_sequences import Mismatch
 from shared.answer.diagnosis import ChainLink, Evidence, GroupRef, Link, NextStep, Where
 from shared.answer.words import Cause, Kind
+from shared.plural import either
 from shared.rank_sets import ranks_in_words
 from shared.wire.snapshot import PolledLock
 
@@ -74,6 +75,13 @@ class Fault:
     def blames_somebody(self) -> bool:
         """Does it name culprits, and by more than suspicion?"""
         return bool(self.culprits) and not self.certainty.is_suspicion
+
+    def waiting_for(self, rank: int, *, besides: Iterable[int] = ()) -> tuple[ChainLink, ...]:
+        """Return who waits for a rank in the operation, as the first of a chain; (): nobody else does."""
+        others = sorted({*self.victims} - {rank, *besides})
+        inside = f" in {self.op}{'' if self.sequence is None else f' #{self.sequence}'}" if self.op else ""
+        does = f"{either(others, 'waits', 'wait')} for rank {rank}{inside}"
+        return (ChainLink(who=ranks_in_words(others), does=does),) if others else ()
 
     def resting_on(self, support: Support, **changes: Any) -> "Fault":
         """Return the fault as something else shows it, with what is changed by that."""

@@ -24,7 +24,6 @@ from collector.judge.trails.in_words import links_of, named_end, trail_in_words,
 from shared.answer.diagnosis import ChainLink, Evidence, FdEvidence, StackEvidence
 from shared.answer.words import Cause, Kind
 from shared.isolation import costs_itself
-from shared.plural import either
 from shared.rank_sets import ranks_in_words
 
 _KINDS = frozenset({Kind.RANK_NOT_JOINED, Kind.P2P_UNMATCHED})
@@ -114,7 +113,8 @@ def _walk(rank: int, graph: WaitGraph, observations: Observations) -> _Walk | No
 def _said(fault: Fault, walk: _Walk, observations: Observations) -> str:
     """Who waits for the first rank in what, and where its own wait leads."""
     trails = [trail_in_words(trail, observations) for trail in walk.trails]
-    first, last = _waiting(fault, walk), _last(walk, observations)
+    first = fault.waiting_for(walk.trails[0].rank, besides=walk.path)
+    last = _last(walk, observations)
     return "; ".join(
         [*(f"{each.who} {each.does}" for each in first), *trails, *(f"{each.who} {each.does}" for each in last)]
     )
@@ -123,18 +123,9 @@ def _said(fault: Fault, walk: _Walk, observations: Observations) -> str:
 def _chain(fault: Fault, walk: _Walk, observations: Observations) -> list[ChainLink]:
     """The same, one by one."""
     links = [link for trail in walk.trails for link in links_of(trail, observations)]
-    links = [*_waiting(fault, walk), *links, *_last(walk, observations)]
+    links = [*fault.waiting_for(walk.trails[0].rank, besides=walk.path), *links, *_last(walk, observations)]
     closes = bool(walk.circle) or walk.trails[-1].leads is Leads.CIRCLE
     return [*links[:-1], links[-1].model_copy(update={"closes": closes})]
-
-
-def _waiting(fault: Fault, walk: _Walk) -> Iterator[ChainLink]:
-    number = "" if fault.sequence is None else f" #{fault.sequence}"
-    inside = f" in {fault.op}{number}" if fault.op else ""
-    others = [rank for rank in fault.victims if rank not in walk.path]
-    if others:
-        does = f"{either(others, 'waits', 'wait')} for rank {walk.trails[0].rank}{inside}"
-        yield ChainLink(who=ranks_in_words(others), does=does)
 
 
 def _last(walk: _Walk, observations: Observations) -> Iterator[ChainLink]:

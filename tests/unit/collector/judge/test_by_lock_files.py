@@ -204,7 +204,11 @@ def test_a_holder_that_is_no_rank_is_named_with_its_command() -> None:
     (finding,) = one_sleeps(lock, deeper=True, apart=61.0).findings
     assert finding.culprit_ranks == (3,)
     assert f"the lock on {DATABASE}, which is held by pid 999 (python export.py --all)" in finding.summary
-    assert [(each.who, each.does) for each in finding.chain][-1] == ("process 999 (python export.py --all)", "holds it")
+    assert [(each.who, each.does) for each in finding.chain] == [
+        ("ranks 0-2", "wait for rank 3 in all_reduce"),
+        ("rank 3", f"waits for the lock on {DATABASE}"),
+        ("process 999 (python export.py --all)", "holds it"),
+    ]
 
 
 def test_a_lock_that_another_node_may_hold_accuses_nobody() -> None:
