@@ -27,8 +27,9 @@ def hosts_and_way() -> "tuple[tuple[str, ...], Way, str | None] | None":
         return None
     if (hosts is None) == (job_id is None):
         raise click.UsageError("--ssh needs one of --hosts and --slurm")
+    from cli.sources.hostfile import read_hosts
+    from cli.sources.slurm import SlurmJob, find_slurm_job
     from cli.sources.ssh_command import Way, read_client, read_program
-    from cli.sources.ssh_hosts import SlurmJob, find_slurm_job, read_hosts
     from collector.hostlists import parse_host_names
 
     file = meta["--with-zipapp"]

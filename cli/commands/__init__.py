@@ -14,8 +14,9 @@ from cli.commands.services import agent, collector
 from cli.commands.snapshot import snapshot
 from cli.commands.views import check, fds, jobs, logs, sequences, stacks
 from cli.commands.watched.compare import compare
+from cli.commands.watched.history import history
 from cli.commands.watched.hooks import hooks
-from cli.commands.watched.incidents import history, incidents
+from cli.commands.watched.incidents import incidents
 from cli.commands.watched.notify import notify
 from cli.commands.watched.silence import silence
 from cli.commands.watched.watch import watch

@@ -18,7 +18,7 @@ def agent(ended_by: list[int] | None, /, **flags: Any) -> None:
     """
     with StopSignals(ended_by or ()) as stop:
         from agent.serve import serve
-        from cli.sources.agent_here import read_agent_settings
+        from cli.settings import read_agent_settings
 
         settings = read_agent_settings(flags)
         stop.check()

@@ -1,14 +1,14 @@
 """An agent in this process, for as long as a command takes. Asked directly it needs neither HTTP nor its libraries."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agent.agent import Agent
 from agent.deadline import Deadline
 from agent.settings import AgentSettings
-from shared.server.read_settings import read_settings_of
+from cli.settings import read_agent_settings
 
 _T = TypeVar("_T")
 
@@ -48,8 +48,3 @@ async def in_thread(look: Callable[[], _T]) -> _T:
     except asyncio.CancelledError:
         await asyncio.gather(running, return_exceptions=True)
         raise
-
-
-def read_agent_settings(flags: Mapping[str, Any] | None = None) -> AgentSettings:
-    """Return the agent's settings, as `read_settings_of` does."""
-    return read_settings_of("agent", AgentSettings, flags)

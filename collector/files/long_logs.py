@@ -14,9 +14,9 @@ from functools import cache
 from heapq import merge
 
 from collector.files.tree.bounded_file import Readable, ReadDeadline
+from shared.formats.logs.fixed_strings import finder_of
 from shared.formats.logs.nccl_calls import CALL_HINT, INIT_HINT, MOST_CALL_LINES
 from shared.formats.logs.parse import HINTS
-from shared.formats.logs.rows_all import finder_of
 from shared.formats.logs.tracebacks import FRAME_HINT
 
 _PIECE = 1024 * 1024

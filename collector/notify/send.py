@@ -1,7 +1,4 @@
-"""One attempt to send: the request of the receiver's kind, and what its answer means.
-
-A site's package may know a form of its own: a function of the group `unhang.receivers` (docs/plugins.md).
-"""
+"""One attempt to send: the request of the receiver's kind, and what its answer means."""
 
 import asyncio
 import json
@@ -10,7 +7,6 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -34,11 +30,11 @@ from collector.notify.receivers import (
     SlackReceiver,
     WebhookReceiver,
 )
+from collector.notify.site_receiver import compose_message_of_site
 from collector.notify.slack import compose_message
 from collector.notify.webhook import compose_cloudevent
 from shared import VERSION
-from shared.errors import InvalidSettings, Unreachable, quoted
-from shared.plugins import RECEIVERS, plugins
+from shared.errors import Unreachable
 from shared.redaction.redact import HIDDEN
 from shared.server.tls import explain_tls
 from shared.value import whole_texts
@@ -164,20 +160,3 @@ def _why(error: Exception) -> str:
             break
         cause = cause.__cause__ or cause.__context__
     return f"{type(error).__name__}: {one_line(str(error))}"
-
-
-def compose_message_of_site(receiver: SiteReceiver, notice: Notice) -> Outgoing:
-    """Return the request about one change. Raises InvalidSettings where the package fails: the message waits."""
-    plugin, secret = plugins(RECEIVERS).usable[receiver.type], receiver.secret()
-    try:
-        body, headers = plugin.call(notice, secret, dict(receiver.options))
-        if not isinstance(body, bytes) or not isinstance(headers, Mapping):
-            given = f"{type(body).__name__} and {type(headers).__name__}"
-            raise TypeError(f"it must return bytes and a mapping of headers, and returned {given}")
-    except Exception as error:  # its text may quote what is secret
-        tells = isinstance(error, KeyError | TypeError) and not (secret and secret in str(error))
-        said = f" {quoted(str(error))}" if tells else ""
-        why = f"{plugin.package} cannot compose a message: {type(error).__name__}{said}"
-        raise InvalidSettings(why, advice="see its documentation, or `options` of this receiver") from error
-    texts = {str(name): str(value) for name, value in headers.items()}
-    return Outgoing(receiver.destination(), body, texts, secrets=(secret,) if secret else ())

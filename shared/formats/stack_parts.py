@@ -3,8 +3,7 @@
 1. A heading that names a rank, with a stack right below it, begins what is of that rank, up to the next one.
 2. In between each line goes, by its form, to the tool that prints such lines; a line of a stack that tells nothing by
    its own form belongs to what it stands in. What is left is somebody's own words, or a log.
-3. py-spy's lines are cut into processes where it names one, and gdb's where a thread's number comes again. gdb's
-   frames that it has wrapped are put together; its thread 1 is the main thread, and the process has its id.
+3. py-spy's lines are cut into processes where it names one, and gdb's where a thread's number comes again.
 """
 
 import re
@@ -15,64 +14,17 @@ from itertools import islice
 from typing import NamedTuple
 
 from shared.errors import UnreadableDump
+from shared.formats.gdb_dumps import GDB_BEGINS, GDB_HEAD, GDB_WRAPPED, parse_gdb_processes
 from shared.formats.pyspy_processes import PYSPY_HEADS, is_pyspys, parse_pyspy_processes
 from shared.formats.stack_dumps import (
     FAULT_THREAD,
     PYSPY_THREAD,
     PYSTACK_THREAD,
     parse_faulthandler,
-    parse_gdb_text,
     parse_pystack_dump,
 )
 from shared.rank_sets import MOST_RANKS
 from shared.wire.stacks import Stacks
-
-# Thread 1 (Thread 0x7f31c0a1 (LWP 4784) "python"):        Thread 12 (LWP 4786):
-GDB_HEAD = re.compile(r"Thread (?P<number>\d{1,6}) \((?:Thread 0x[0-9a-f]{1,16} \()?(?:LWP|process) \d{1,10}\).*")
-_MAIN = re.compile(r"^Thread 1 \((?:Thread 0x[0-9a-f]{1,16} \()?(?:LWP|process) (\d{1,10})\)", re.MULTILINE)
-# #0  0x00007f31c0a1 in poll () from /lib64/libc.so.6        #4  ncclProxyProgress (proxyState_=0x5603) at proxy.cc:868
-#   and not `#1 all_reduce from /opt/torch/distributed/distributed_c10d.py:3252`, of a failed collective in a rank's log
-GDB_BEGINS = re.compile(
-    r"#(?P<number>\d{1,4}) {1,3}\*{0,2}"
-    r"(?:0x[0-9a-f]{1,16} in \S.*|\S{1,500} \((?:.*\)\*{0,2}(?: (?:at|from) .*)?|[^)]*,\s*))"
-)
-GDB_WRAPPED = re.compile(r" {2,}\S")
-_ONE_THREAD = "Thread 1 (LWP 0):"
-
-
-def parse_gdb_processes(text: str) -> list[Stacks]:
-    """Read all processes: one begins where the number of a thread, or of a frame without any, comes again."""
-    lines = text.split("\n")
-    head = GDB_HEAD if any(map(GDB_HEAD.match, lines)) else GDB_BEGINS
-    processes, seen = [list[str]()], set[str]()
-    for line in lines:
-        match = head.match(line)
-        if match is not None and match["number"] in seen and (head is GDB_HEAD or match["number"] == "0"):
-            processes.append([])
-            seen.clear()
-        seen |= set() if match is None else {match["number"]}
-        processes[-1].append(line)
-    return [parse_gdb_dump("\n".join(one)) for one in processes]
-
-
-def parse_gdb_dump(text: str) -> Stacks:
-    """Read one process. Raises UnreadableDump where no thread is in it."""
-    lines: list[str] = []
-    for line in text.replace("**", "").replace("\r", "").split("\n"):
-        if GDB_WRAPPED.match(line) and lines and GDB_BEGINS.match(lines[-1]):
-            lines[-1] += " " + line.strip()
-        elif GDB_HEAD.match(line):
-            lines.append(line.rstrip().removesuffix(":") + ":")
-        elif GDB_BEGINS.match(line):
-            lines.append(line.rstrip())
-    if not lines:
-        raise UnreadableDump("no frame in what should be a gdb backtrace")
-    if not any(map(GDB_HEAD.match, lines)):
-        stacks = parse_gdb_text("\n".join([_ONE_THREAD, *lines]))
-        (thread,) = stacks.threads
-        return stacks.model_copy(update={"threads": (thread.model_copy(update={"tid": None, "name": "MainThread"}),)})
-    main = _MAIN.search(text)
-    return parse_gdb_text("\n".join(lines), pid=None if main is None else int(main[1]))
 
 
 class Tool(StrEnum):

@@ -6,25 +6,23 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http import HTTPStatus
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shared.server.accepting.acceptor import Acceptor
 from shared.server.accepting.access_settings import AccessSettings
 from shared.server.addresses import parse_hosts, parse_networks
-from shared.server.audit import AuditLog, Refused
+from shared.server.audit import AuditLog
 from shared.server.connection_limits import Connections, affordable
 from shared.server.connections import ConnectionGuard, protocol_of
 from shared.server.gate import MOST_HEAD_BYTES
 from shared.server.lifecycle.service_manager import ServiceManager
 from shared.server.lifecycle.stop_signals import StopSignals
 from shared.server.origins import Names, Origins
+from shared.server.overload import Crowded
 from shared.server.plain_requests import AnswerAtOnce
-from shared.server.problem_handlers import problem_response
 from shared.server.tls import TlsFiles, server_tls
 from shared.server.tokens import require_safe_binding
 
@@ -127,30 +125,3 @@ class Server(uvicorn.Server):
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await asyncio.sleep(0)  # the sockets are closed in the next turn
-
-
-_ALWAYS = "/healthz"
-_LONGEST_PATH = 500
-
-
-class Crowded:
-    """An ASGI middleware around all others. The connection guard knows who is asking."""
-
-    def __init__(self, app: ASGIApp, guard: ConnectionGuard) -> None:
-        self._app = app
-        self._guard = guard
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = str((scope.get("client") or ("unknown",))[0])
-        if scope["type"] != "http" or scope["path"] == _ALWAYS or not self._guard.connections.is_full(client):
-            await self._app(scope, receive, send)
-            return
-        self._guard.refuse(client, Refused.TOO_MANY, "all connections are busy")
-        answer = problem_response(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            detail="too many requests are in progress",
-            advice="retry in a moment, or raise most_connections",
-            instance=scope["path"][:_LONGEST_PATH],
-        )
-        answer.headers["Retry-After"] = "1"
-        await answer(scope, receive, send)

@@ -25,7 +25,7 @@ from agent.sources.recorder.memory.group_counters import CounterReader
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import MarkReader
 from agent.sources.recorder.merge import merge
-from agent.sources.recorder.recorder_source import ask_record
+from agent.sources.recorder.server_record import ask_record
 from agent.sources.recorder.unix_server import find_unix_server
 from agent.sources.stacks import StacksSource
 from agent.tools.memory_budget import Memory

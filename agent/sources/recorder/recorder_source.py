@@ -9,9 +9,6 @@
 
 A server whose record is empty tells nothing of a rank whose recorder is off. The watchdog's pipe
 (TORCH_NCCL_DEBUG_INFO_PIPE_FILE) is left alone: what is written there makes the rank dump, which is no looking.
-
-Of a worker server's handlers on NCCL the first tells everything and the second only what is not finished; Gloo has the
-second alone.
 """
 
 import os
@@ -32,21 +29,20 @@ from agent.sources.recorder.dump_files import read_dump_file
 from agent.sources.recorder.memory.copy_records import ALL, NEWEST, copy_records
 from agent.sources.recorder.memory.counters_form import trace_of
 from agent.sources.recorder.memory.group_counters import CounterReader
-from agent.sources.recorder.memory.group_objects import find_members
+from agent.sources.recorder.memory.group_members import find_members
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.recorder_header import HOW_TO_SWITCH_ON, SwitchedOff, switched_off_by
 from agent.sources.recorder.merge import compare, merge
 from agent.sources.recorder.probe_advice import why_no_server
 from agent.sources.recorder.process_groups import GroupTable, complete, parse_groups
 from agent.sources.recorder.record_bounds import bounded
+from agent.sources.recorder.server_record import ask_record
 from agent.sources.recorder.unix_server import find_unix_server
-from agent.sources.recorder.worker_server import RankServer, ask
+from agent.sources.recorder.worker_server import RankServer
 from agent.sources.source import Answer, LookDepth
-from agent.tools.memory_budget import PARSED_BYTES, Memory, Receipt
+from agent.tools.memory_budget import Memory
 from agent.tools.ptrace_access import permission_advice
-from shared.errors import InvalidInput, NotPermitted, UnhangError, UnreadableDump
-from shared.formats.recorder.dump import parse_dump
-from shared.json_bounds import TooCostly
+from shared.errors import InvalidInput, NotPermitted, UnhangError
 from shared.missing import Missing, Reason
 from shared.wire.trace import Trace
 
@@ -239,39 +235,3 @@ def _wait_for_our_own_stop(asked: _Asked) -> None:
         if limit.left() <= 0:
             raise Unavailable(Reason.TIMED_OUT, "the rank is stopped, so its recorder cannot answer")
         time.sleep(_AGAIN_SECONDS)
-
-
-_HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
-_MOST_RECORDS = 131_072
-
-
-def ask_record(server: RankServer, memory: Memory, deadline: Deadline) -> Trace:
-    """Ask every handler that the server has and put the answers together. Raises Unavailable, Gone or NotPermitted."""
-    with memory.receiving() as receipt:
-        names = _handlers(server, deadline, receipt)
-    known = [name for name in _HANDLERS if name in names]
-    if not known:
-        raise Unavailable(Reason.NOT_ENABLED, "this version of torch has no flight recorder that answers")
-    return merge([_ask_one(server, name, memory, deadline) for name in known])
-
-
-def _handlers(server: RankServer, deadline: Deadline, receipt: Receipt) -> str:
-    status, body = ask(server, "GET /handler/", deadline=deadline, receipt=receipt)
-    return body[:65_536].decode(errors="replace") if status == 200 else "fr_trace_json"
-
-
-def _ask_one(server: RankServer, handler: str, memory: Memory, deadline: Deadline) -> Trace:
-    with memory.receiving() as receipt:
-        status, body = ask(server, f"POST /handler/{handler}", deadline=deadline, receipt=receipt)
-        if status != 200:
-            raise Unavailable(Reason.UNREADABLE, f"the recorder answered {handler} with HTTP status {status}")
-        with memory.parsing(deadline):
-            return bounded(_parse(body).model_copy(update={"origin": (server.origin,)}))
-
-
-def _parse(body: bytes) -> Trace:
-    try:
-        return parse_dump(body, most_bytes=PARSED_BYTES, most_records=_MOST_RECORDS)
-    except UnreadableDump as error:
-        reason = Reason.REFUSED if isinstance(error.__cause__, TooCostly) else Reason.UNREADABLE
-        raise Unavailable(reason, str(error)) from error

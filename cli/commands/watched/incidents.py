@@ -1,4 +1,4 @@
-"""`unhang incidents`: what the collector found wrong by itself, and what to say to it; `history`: what came before."""
+"""`unhang incidents`: what the collector found wrong by itself, and what to say to it."""
 
 import click
 
@@ -40,17 +40,3 @@ def incidents(
     else:
         page = list_incidents(remote, states=states, job=job, host=host, kind=kind, limit=limit)
     answer(page, as_json, lambda page: incidents_table(page.incidents))
-
-
-@command("history")
-def history(as_json: bool, job: str | None, host: str | None, days: float) -> None:
-    """Show the incidents, diagnoses and preflights that a collector has kept.
-
-    Nodes whose ranks were culprits four times or more are named first, with whether the causes are ones that hardware
-    can have, and nodes that preflights found bad. With --job, preflights are left out: they are of nodes.
-    """
-    remote = choose_collector()
-    from cli.sources.incidents import read_history
-    from cli.tables.incidents import history_table
-
-    answer(read_history(remote, job=job, host=host, days=days), as_json, history_table)

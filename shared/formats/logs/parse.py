@@ -6,7 +6,6 @@ rank that wrote a line is known by its `[rankN]:` mark (PyTorch 2.2 on), else by
 the marks that are known to name ranks in this job.
 """
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,12 +13,13 @@ from functools import cache
 from itertools import pairwise
 
 from shared.formats.logs import general_voice, horovod_stalls
+from shared.formats.logs.container_lines import printed
+from shared.formats.logs.fixed_strings import finder_of
 from shared.formats.logs.rows_all import (
     GROUP,
     GROUP_HINT,
     MATCHERS,
     canonical_op,
-    finder_of,
 )
 from shared.formats.logs.timestamps import moment_of, stamp_of
 from shared.formats.logs.tracebacks import HINT as TRACEBACK_HINT
@@ -35,7 +35,6 @@ from shared.formats.logs.writers import (
 )
 from shared.packs import LineRow
 from shared.redaction.redact import redact
-from shared.value import whole_texts
 from shared.wire.log_events import EventKind, LogEvent
 
 MOST_EVENTS = 1000
@@ -269,29 +268,3 @@ def _stalls(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
         fields = (horovod_stalls.missing(lines, number) or horovod_stalls.ready(lines[number])) if told else None
         if fields is not None:
             yield number, EventKind.WATCHDOG_TIMEOUT, lines[number], fields
-
-
-# 2026-11-23T00:00:02.123456789Z stderr F ValueError: no such shard
-#   containerd and CRI-O; P where the line goes on (https://github.com/kubernetes/design-proposals-archive, node/
-#   kubelet-cri-logging.md)
-_CRI = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] ")
-# {"log":"ValueError: no such shard\n","stream":"stderr","time":"2026-11-23T00:00:02.123456789Z"}    Docker, json-file
-_DOCKER = '{"log":"'
-_LONGEST = 64 * 1024
-
-
-def printed(line: str) -> str:
-    """Return what the program itself had printed in a line of a container's log; any other line as it is.
-
-    The formats are those of /var/log/pods and /var/lib/docker/containers, and of copies of them.
-    """
-    if line[10:11] == "T":
-        head = _CRI.match(line)
-        return line if head is None else line[head.end() :]
-    if line.startswith(_DOCKER):
-        try:
-            text = whole_texts(json.loads(line[:_LONGEST])["log"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return line
-        return text.rstrip("\r\n") if isinstance(text, str) else line
-    return line

@@ -1,9 +1,6 @@
 """All kinds of log lines that matter for a hang (`rows.toml`), and the parts that lines of different kinds share."""
 
 import re
-from collections.abc import Callable, Iterable
-
-from pydantic_core import SchemaValidator, core_schema
 
 from shared.formats.recorder.operations import CANONICAL_OPS
 from shared.packs import line_rows
@@ -28,12 +25,3 @@ _OPS = CANONICAL_OPS | {
 def canonical_op(op_type: str) -> str:
     """Return the flight recorder's spelling of c10d's OpType, e.g. `all_reduce` for `ALLREDUCE`."""
     return _OPS.get(op_type.lower(), op_type.lower())
-
-
-def finder_of(strings: Iterable[str]) -> Callable[[str], bool]:
-    """Return what says whether a text holds any of some strings. A text with half characters holds none.
-
-    One automaton looks for all at once, in linear time: the engine for patterns of pydantic, in Rust.
-    """
-    pattern = "|".join(map(re.escape, dict.fromkeys(strings)))
-    return SchemaValidator(core_schema.str_schema(pattern=pattern)).isinstance_python

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from shared.formats.logs.rows_all import finder_of
+from shared.formats.logs.fixed_strings import finder_of
 from shared.formats.logs.writers import Writer, writer_of
 
 HINT = "Traceback (most recent call last):"

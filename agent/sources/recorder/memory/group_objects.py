@@ -9,22 +9,18 @@
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
-from agent.deadline import Deadline
 from agent.errors import Unavailable
 from agent.find.choose_ranks import Rank
 from agent.proc.memory.cpp_containers import Objects
 from agent.proc.memory.elf_symbols import find_vtable
 from agent.proc.memory.mappings import HEAP_PIECE, cut, loaded_files, read_mappings, writable_data
 from agent.proc.memory.paged import PagedMemory
-from agent.proc.memory.process_memory import ProcessMemory, Unreadable, open_memory
+from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 from agent.proc.memory.search import search_words
 from agent.proc.memory.torch_layouts import Layout
 from agent.proc.procfs import ProcFs
-from agent.sources.recorder.memory.locator import RecorderLocator
-from agent.sources.recorder.process_groups import GroupTable
 from shared.missing import Reason
 from shared.rank_sets import MOST_RANKS
 
@@ -113,22 +109,3 @@ def read_group(
                 return GroupObject(address, vtable, layout, name, description, own, ranks, timeout)
             return None
     return None
-
-
-Name = tuple[str, str]
-"""The name and the description of a group."""
-
-
-def find_members(
-    procfs: ProcFs, rank: Rank, locator: RecorderLocator, wanted: frozenset[Name], deadline: Deadline
-) -> GroupTable:
-    """Return the members of those of the `wanted` groups that are found. Raises Unavailable, Gone or NotPermitted."""
-    with open_memory(procfs, rank.stat, deadline, most_bytes=MOST_SEARCHED) as memory:
-        layouts = locator.locate(procfs, rank, memory, deadline).layouts
-        found: GroupTable = {}
-        with suppress(Unavailable):
-            for _, groups in find_objects(procfs, rank, memory, GLOO, layouts):
-                found |= {(group.name, group.description): group.members for group in groups}
-                if wanted <= found.keys():
-                    break
-        return {name: members for name, members in found.items() if name in wanted}

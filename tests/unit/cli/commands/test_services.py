@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings
 from agent.settings import AgentSettings
 from cli.commands.services import agent, collector
 from cli.main import unhang as unhang_group
-from cli.sources.agent_here import read_agent_settings
+from cli.settings import read_agent_settings
 from collector.settings import CollectorSettings
 from shared.answer.diagnosis import Diagnosis
 from shared.errors import InvalidSettings

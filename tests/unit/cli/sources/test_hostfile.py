@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.sources.ssh_hosts import read_hosts
+from cli.sources.hostfile import read_hosts
 from shared.errors import InvalidHostlist
 
 

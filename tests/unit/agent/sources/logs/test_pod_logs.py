@@ -6,7 +6,8 @@ import pytest
 
 from agent.proc.procfs import ProcFs
 from agent.sources.logs.pod_logs import pod_logs
-from shared.formats.logs.parse import find_events, printed
+from shared.formats.logs.container_lines import printed
+from shared.formats.logs.parse import find_events
 from shared.wire.log_events import EventKind
 from tests.build.processes.proc_trees import add_process, make_tree
 

@@ -1,0 +1,51 @@
+"""Asks a worker server for all that it holds of a flight record, and reads the answers.
+
+On NCCL the first of its handlers tells everything and the second only what is not finished; Gloo has the second alone.
+"""
+
+from agent.deadline import Deadline
+from agent.errors import Unavailable
+from agent.sources.recorder.merge import merge
+from agent.sources.recorder.record_bounds import bounded
+from agent.sources.recorder.worker_server import RankServer, ask
+from agent.tools.memory_budget import PARSED_BYTES, Memory, Receipt
+from shared.errors import UnreadableDump
+from shared.formats.recorder.dump import parse_dump
+from shared.json_bounds import TooCostly
+from shared.missing import Reason
+from shared.wire.trace import Trace
+
+_HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
+_MOST_RECORDS = 131_072
+
+
+def ask_record(server: RankServer, memory: Memory, deadline: Deadline) -> Trace:
+    """Ask every handler that the server has and put the answers together. Raises Unavailable, Gone or NotPermitted."""
+    with memory.receiving() as receipt:
+        names = _handlers(server, deadline, receipt)
+    known = [name for name in _HANDLERS if name in names]
+    if not known:
+        raise Unavailable(Reason.NOT_ENABLED, "this version of torch has no flight recorder that answers")
+    return merge([_ask_one(server, name, memory, deadline) for name in known])
+
+
+def _handlers(server: RankServer, deadline: Deadline, receipt: Receipt) -> str:
+    status, body = ask(server, "GET /handler/", deadline=deadline, receipt=receipt)
+    return body[:65_536].decode(errors="replace") if status == 200 else "fr_trace_json"
+
+
+def _ask_one(server: RankServer, handler: str, memory: Memory, deadline: Deadline) -> Trace:
+    with memory.receiving() as receipt:
+        status, body = ask(server, f"POST /handler/{handler}", deadline=deadline, receipt=receipt)
+        if status != 200:
+            raise Unavailable(Reason.UNREADABLE, f"the recorder answered {handler} with HTTP status {status}")
+        with memory.parsing(deadline):
+            return bounded(_parse(body).model_copy(update={"origin": (server.origin,)}))
+
+
+def _parse(body: bytes) -> Trace:
+    try:
+        return parse_dump(body, most_bytes=PARSED_BYTES, most_records=_MOST_RECORDS)
+    except UnreadableDump as error:
+        reason = Reason.REFUSED if isinstance(error.__cause__, TooCostly) else Reason.UNREADABLE
+        raise Unavailable(reason, str(error)) from error
