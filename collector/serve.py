@@ -42,7 +42,7 @@ def serve(settings: CollectorSettings, stop: StopSignals | None = None) -> None:
         garbage.set_up()
         noting.check()
         _log.info("serving on %s://%s", guard.scheme, Address(*listening.getsockname()[:2]))
-        if settings.detect and settings.registration_seconds == 0:
+        if settings.detect and not settings.watches:
             _log.log(logging.INFO if settings.notify_file is None else logging.WARNING, _UNWATCHED)
         with listening:
             Server(config, guard, noting, manager, ending=app.state.ending).run(sockets=[listening])

@@ -83,8 +83,7 @@ class Service:
         self.counters = Counters()
         self.counters.include(SourceMetrics(inventory))
         self.runs = Runs(self._make, self.async_store)
-        watches = settings.detect and settings.registration_seconds > 0
-        self.watcher = Watcher(self.async_store, self._diagnose_unasked) if watches else None
+        self.watcher = Watcher(self.async_store, self._diagnose_unasked) if settings.watches else None
         self.counters.include(WatchMetrics(self.watcher))
         notify_file = None if settings.notify_file is None else read_notify_file(settings.notify_file)
         self.notifier = None if notify_file is None else Notifier(self.async_store, notify_file)

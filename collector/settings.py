@@ -162,6 +162,11 @@ class CollectorSettings(AccessSettings):
     )
     most_at_once: int = Field(default=256, ge=1, le=65_536, description="Agents asked at the same time.")
 
+    @property
+    def watches(self) -> bool:
+        """Are jobs watched? Only agents that register tell how far their ranks are."""
+        return self.detect and self.registration_seconds > 0
+
 
 def read_settings(flags: Mapping[str, Any] | None = None) -> CollectorSettings:
     """Return the collector's settings, as `read_settings_of` does."""

@@ -18,8 +18,7 @@ class Suspected:
 
 @dataclass(frozen=True)
 class Alarm:
-    """The job was found hung or slowed down twice with the same fingerprint, or dead. The incident has an id if it is
-    open already."""
+    """The job was found hung or slow twice with the same fingerprint, or dead. The incident has an id if it is open."""
 
     incident: Incident
     diagnoses: tuple[str, ...]

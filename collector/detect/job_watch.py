@@ -251,8 +251,7 @@ class JobWatch:
         stood = tuple(rank for rank, view in self.view.ranks.items() if view.is_still or view.is_idle)
         ranks = stood or tuple(self.view.ranks)
         self.incident = OpenIncident(incident.id, ranks, now, incident.job_ended, incident.is_slow)
-        self._going_since = None
-        self.suspected, self._asked_at = None, now
+        self.suspected, self._asked_at, self._going_since = None, now, None
         self.check(now)
 
     def closed(self, now: float, *, false_alarm: bool = False) -> None:
@@ -288,8 +287,9 @@ class JobWatch:
 
     def _lasts(self, goes_on: bool, now: float) -> bool:
         """Has the job gone on for long enough, not for a step alone?"""
-        self._going_since = (self._going_since or now) if goes_on else None
-        return goes_on and now - (self._going_since or now) >= FLAP_SECONDS
+        since = now if self._going_since is None else self._going_since
+        self._going_since = since if goes_on else None
+        return goes_on and now - since >= FLAP_SECONDS
 
     @property
     def _ended(self) -> str:

@@ -15,6 +15,8 @@ class JobPace:
     def __init__(self) -> None:
         self._began: tuple[float, int] | None = None
         self._paces: deque[float] = deque(maxlen=MOST_PACES)
+        self.slower: tuple[float, float] | None = None
+        """Operations an hour now, and as was usual before; None: it is not slower, or too little is known."""
 
     def take(self, highest: int, now: float) -> None:
         """Take in how far the job is now. `highest`: -1 is none."""
@@ -26,12 +28,11 @@ class JobPace:
         if now - since >= PACE_SECONDS:
             if highest > issued:
                 self._paces.append(3600 * (highest - issued) / (now - since))
+                self.slower = self._compared()
             self._began = now, highest
 
-    @property
-    def slower(self) -> tuple[float, float] | None:
-        """Operations an hour now, and as was usual before; None: it is not slower, or too little is known."""
+    def _compared(self) -> tuple[float, float] | None:
         before, lately = tuple(self._paces)[:-SLOWER_TIMES], tuple(self._paces)[-SLOWER_TIMES:]
-        if len(before) < LEAST_PACES or max(lately) > SLOWER_SHARE * median(before):
+        if len(before) < LEAST_PACES or max(lately) > SLOWER_SHARE * (usual := median(before)):
             return None
-        return lately[-1], median(before)
+        return lately[-1], usual

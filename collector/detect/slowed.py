@@ -13,18 +13,16 @@ class Slowed:
     def __init__(self) -> None:
         self._first: Suspected | None = None
         self._looked_at = float("-inf")
-        self._next_look = float("-inf")
 
     def reason_to_look(self, view: JobView, now: float) -> str:
         """Return why to look for that; empty: there is no reason."""
-        return slower(view) if now >= self._next_look else ""
+        return slower(view) if now - self._looked_at >= SLOW_SECONDS else ""
 
     def found(self, ranks: str, id: str, verdict: Verdict, now: float) -> str:
         """Take in a look: the ranks that slow it down, empty for nobody, and the id of the diagnosis.
 
         Returns the id of the first one that found the same, once that is long enough ago for an alarm.
         """
-        self._next_look = now + SLOW_SECONDS
         is_old = now - self._looked_at > SUSPICION_SECONDS
         self._looked_at = now
         if not ranks:

@@ -52,8 +52,12 @@ class _Wait:
     @property
     def waits(self) -> str:
         """The same, without who waits."""
-        waits = either(self.ranks, "waits", "wait") if self.seen else "may wait"
-        return f"{waits} for {self.held if self.holders else lock_in_words(self.lock)}"
+        return f"{self.verb} for {self.held if self.holders else lock_in_words(self.lock)}"
+
+    @property
+    def verb(self) -> str:
+        """Its verb: what no stack shows may be so."""
+        return either(self.ranks, "waits", "wait") if self.seen else "may wait"
 
     @property
     def held(self) -> str:
@@ -258,9 +262,10 @@ def _chain(waits: Sequence[_Wait], observations: Observations) -> tuple[ChainLin
 def _to_process(fault: Fault, waits: Sequence[_Wait]) -> tuple[ChainLink, ...]:
     """Who waits in the group, then for which lock, which a process outside of the job holds."""
     first = fault.waiting_for(waits[0].ranks[0], besides=waits[0].ranks)
-    own = [(ranks_in_words(each.ranks), either(each.ranks, "waits", "wait"), name_of_lock(each.lock)) for each in waits]
-    links = (ChainLink(who=who, does=f"{verb} for {lock}") for who, verb, lock in own)
-    return (*first, *links, ChainLink(who=f"process {holder_in_words(waits[-1].lock.holders[0])}", does="holds it"))
+    own = [
+        ChainLink(who=ranks_in_words(each.ranks), does=f"{each.verb} for {name_of_lock(each.lock)}") for each in waits
+    ]
+    return (*first, *own, ChainLink(who=f"pid {holder_in_words(waits[-1].lock.holders[0])}", does="holds it"))
 
 
 def _holding(wait: _Wait, observations: Observations) -> ChainLink | None:

@@ -62,6 +62,8 @@ class Notice:
     links: tuple[SiteLink, ...] = ()
     """To the site's logs and dashboards; they hold names."""
     is_test: bool = False
+    is_slow: bool = False
+    """Is it of a job that goes on?"""
 
     @property
     def all_links(self) -> tuple[SiteLink, ...]:
@@ -105,6 +107,7 @@ def make_notice(
         link=page_url if is_test or not page_url else f"{page_url.rstrip('/')}/incidents/{quote(incident.id, safe='')}",
         links=incident.links if Include.NAMES in include else (),
         is_test=is_test,
+        is_slow=incident.is_slow,
     )
 
 
@@ -115,9 +118,9 @@ def one_line(text: str, *, most: int = MOST_NAME) -> str:
 
 
 def _word(event: IncidentEvent) -> str:
-    incident = event.incident
-    job_is = "Died" if incident.died else "Slow" if incident.is_slow else "Hung"
-    return job_is + _AGAIN[event.kind] if event.kind in _AGAIN else _WORDS.get(event.kind, event.kind.value)
+    if event.kind in _AGAIN:
+        return event.incident.found + _AGAIN[event.kind]
+    return _WORDS.get(event.kind, event.kind.value)
 
 
 def _why(event: IncidentEvent) -> str:

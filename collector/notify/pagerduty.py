@@ -8,7 +8,6 @@ from collector.notify.notice import Notice, one_line
 from collector.notify.outgoing import Outgoing, json_bytes
 from collector.notify.receivers import PagerDutyReceiver
 from shared.answer.incidents import IncidentChangeKind
-from shared.answer.words import Kind
 
 MOST_SUMMARY = 1024
 """Characters."""
@@ -45,11 +44,11 @@ def compose_event(receiver: PagerDutyReceiver, notice: Notice) -> Outgoing:
 
 
 def _payload(receiver: PagerDutyReceiver, notice: Notice) -> dict[str, object]:
-    names, is_slow = notice.names, notice.facts["kind"] == Kind.STRAGGLER.value
+    names = notice.names
     payload: dict[str, object] = {
         "summary": one_line(notice.summary, most=MOST_SUMMARY),
         "source": names.get("host") or names.get("job") or "unhang",
-        "severity": "warning" if is_slow and receiver.severity in _MORE_THAN_SLOW else receiver.severity,
+        "severity": "warning" if notice.is_slow and receiver.severity in _MORE_THAN_SLOW else receiver.severity,
         "timestamp": notice.began_at,
         "class": notice.facts["kind"],
         "custom_details": _details(notice),

@@ -235,11 +235,14 @@ class Incident(Contract):
         return self.kind is Kind.STRAGGLER
 
     @property
+    def found(self) -> str:
+        """Return what the job was found to be, as the first word of a message."""
+        return "Died" if self.died else "Slow" if self.is_slow else "Hung"
+
+    @property
     def alert_name(self) -> str:
         """Return what alerts of its kind are called."""
-        if self.died:
-            return "UnhangJobDied"
-        return "UnhangJobSlow" if self.is_slow else "UnhangJobHung"
+        return f"UnhangJob{self.found}"
 
     @property
     def labels(self) -> dict[str, str]:

@@ -207,7 +207,7 @@ def test_a_holder_that_is_no_rank_is_named_with_its_command() -> None:
     assert [(each.who, each.does) for each in finding.chain] == [
         ("ranks 0-2", "wait for rank 3 in all_reduce"),
         ("rank 3", f"waits for the lock on {DATABASE}"),
-        ("process 999 (python export.py --all)", "holds it"),
+        ("pid 999 (python export.py --all)", "holds it"),
     ]
 
 
