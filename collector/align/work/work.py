@@ -171,10 +171,15 @@ def _cpu(view: RankView, activity: Activity, seen: Sequence[Between], *, inside:
     shares = ((each, _of_thread(view, each)) for each in seen)
     counters, main = next((both for both in shares if both[0].is_much(both[1])), (seen[0], 0.0))
     where = _at(activity)
-    if main or (runnable(view) and view.apart is None):
+    runs = runnable(view) and view.apart is None
+    whole = between(view.looks[0].process, view.looks[-1].process) if runs and not main else None
+    if whole is not None and whole.seconds > counters.seconds:  # the last look may have come right after another
+        share = _of_thread(view, whole)
+        counters, main = whole, share if whole.is_much(share) else 0.0
+    if main or runs:
         on = " on one line that calls nothing," if calls_nothing(view, activity) else ""
-        share = f"uses {main:.0%} of a CPU" if main else f"wants a CPU and gets {_of_thread(view, counters):.0%} of one"
-        yield Work(WorkMeans.CPU, f"{share}{on}{where and f' at {where}'}", where, counters.seconds, main)
+        used = f"uses {main:.0%} of a CPU" if main else f"wants a CPU and gets {_of_thread(view, counters):.0%} of one"
+        yield Work(WorkMeans.CPU, f"{used}{on}{where and f' at {where}'}", where, counters.seconds, main)
         return
     others = counters.cpu - _of_thread(view, counters)
     if not inside or not counters.is_much(others, OTHERS_CPU_SHARE):

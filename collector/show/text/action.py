@@ -6,7 +6,7 @@ from shared.answer.action import Action
 from shared.answer.diagnosis import NextStep
 from shared.answer.words import Act
 
-KEEP = "`diagnose --save FILE` keeps them"
+KEEP = "`diagnose --save DIR` keeps them"
 
 
 def action_title(action: Action) -> str:

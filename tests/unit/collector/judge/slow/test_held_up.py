@@ -208,6 +208,20 @@ def test_who_may_wait_for_its_device_in_c_is_not_at_work_by_what_it_burns(step: 
     assert [work.means for work in set_scene(looks, Expected()).works(1)] == means
 
 
+def test_a_last_look_right_after_another_does_not_shorten_what_was_seen() -> None:
+    """A native stack is read at once after the second look: what a rank uses is told of all the time between."""
+    looks = looks_at(AT_WORK)
+    second = _process(looks, 1)
+    last = second.after or second.before
+    assert last is not None
+    update = {"at_ns": last.at_ns + 30_000_000, "cpu_seconds": last.cpu_seconds + 0.023}
+    beat = last.model_copy(update=update | {"main_cpu_seconds": (last.main_cpu_seconds or 0.0) + 0.023})
+    third = with_rank(looks[1:], 2, process=second.model_copy(update={"before": beat, "after": beat}))[0]
+    later = third.model_copy(update={"taken_at_ns": (third.taken_at_ns or 0) + 1})
+    (work,) = [e for e in judged([*looks, later]).findings[0].evidence if isinstance(e, WorkEvidence)]
+    assert work.text == "rank 2 uses 100% of a CPU at train_step (/home/ada/train.py:40), over 3.0 s"
+
+
 def test_work_in_any_thread_is_work() -> None:
     """Where the main thread waits for one of its own process."""
     hashing = Seen(frames=(USER,), cpu_share=0.9, main_cpu_share=0.0)
