@@ -79,9 +79,10 @@ lab: $(LAB_VENV)/.installed ## what hangs on nccl, without a GPU, as a table; VE
 
 check: lint types test ## what CI runs: style, types, tests, and the wheel as it installs
 
-lint: $(INSTALLED) ## check style and format
+lint: $(INSTALLED) ## check style and format, and that each test can be imported
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null || $(BIN)/python -m pytest --collect-only -qq
 
 format: $(INSTALLED) ## put the sources into the one format, and mend what can be mended by itself
 	$(BIN)/ruff check --fix .

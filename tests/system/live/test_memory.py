@@ -15,7 +15,7 @@ from agent.proc.memory.symbol_tables import SymbolTables
 from agent.proc.procfs import ProcFs
 from agent.sources.look_context import LookContext
 from agent.sources.recorder.memory.copy_records import copy_records
-from agent.sources.recorder.memory.group_objects import find_members
+from agent.sources.recorder.memory.group_members import find_members
 from agent.sources.recorder.memory.locator import RecorderLocator
 from agent.sources.recorder.memory.marks import GroupMark, MarkReader
 from agent.sources.recorder.merge import merge

@@ -146,7 +146,7 @@ def test_a_circle_of_a_connection_and_a_group(way: str, container: int, tmp_path
     [
         ("hung_rank", {"cannot_tell"}, "which is in a collective at hung_rank"),
         ("mutual", {"hung"}, "which waits to hear from rank 0 of this job"),
-        ("works", {"slow", "cannot_tell"}, "at works"),
+        ("works", {"slow", "cannot_tell"}, "% of a CPU"),  # and where, unless the machine is busy
     ],
 )
 def test_a_trainer_is_the_victim_of_its_rollout(
