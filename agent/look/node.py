@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from agent.deadline import Deadline, Late, NoThread, ThreadPool, TooManyAbandoned
 from agent.errors import missing_for
-from agent.find.blockers import Avoided, Blockers, Key
+from agent.find.blockers import Avoided, Blockers
 from agent.find.choose_ranks import FoundRanks, discover
 from agent.find.group_search import GroupSearch
 from agent.find.pending_launchers import waiting_launchers
@@ -66,7 +66,6 @@ class Node:
         self._blockers = Blockers(procfs)
         self._lister = Lister(procfs, blockers=self._blockers)
         self._search = GroupSearch(procfs, self._blockers)
-        self._stuck_in: Key | None = None
         self._lock = threading.Lock()
         reader = MarkReader(locator or RecorderLocator())
         self._mark_beats = MarkBeats(procfs, pool, reader=reader, blockers=self._blockers)
@@ -121,18 +120,19 @@ class Node:
     def _search_groups(self, due: list[Stat], deadline: Deadline, quick: bool) -> bool:
         """Look for process groups in the memory of these processes. Returns whether there is news.
 
-        Where a search is blocked in one process for the second time, that process is left out from then on.
+        Where a search that was late has not got on by the next, the process that it reads is left out from then on.
         """
-        before = self._search.groups
+        before, stuck_in, owner = self._search.groups, self._search.reading, id(self._search)
         limit = Deadline(deadline.left() / 2).at_most(_QUICK_SEARCH_SECONDS if quick else _SEARCH_SECONDS)
         self._search.expect(due)
-        task = {"search": partial(self._search.search, due, limit.sooner(_SEARCH_ENDS_SECONDS))}
-        if isinstance(self._pool.run(task, limit, owner=id(self._search))["search"], Late):
-            stuck = self._search.reading
-            if stuck is not None and stuck == self._stuck_in:
-                self._blockers.add(stuck, partial(self._pool.is_stuck, id(self._search), "search"))
+        if self._pool.is_stuck(owner, "search"):
+            outcome = self._pool.wait_on("search", limit, owner=owner)
+            if isinstance(outcome, Late) and stuck_in is not None and stuck_in == self._search.reading:
+                self._blockers.add(stuck_in, partial(self._pool.is_stuck, owner, "search"))
                 self._search = self._search.successor()
-            self._stuck_in = stuck
+        else:
+            task = partial(self._search.search, due, limit.sooner(_SEARCH_ENDS_SECONDS))
+            self._pool.run({"search": task}, limit, owner=owner)
         return self._search.groups != before
 
     def beat(self, deadline: Deadline) -> None:

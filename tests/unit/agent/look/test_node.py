@@ -73,3 +73,22 @@ def test_process_that_blocks_its_reader_is_left_out(node: Node, monkeypatch: pyt
     monkeypatch.setattr(node, "_find", listing_that(node, lambda: FIRST))
     node.find(Deadline(1.0))
     assert FIRST in node._blockers
+
+
+@pytest.mark.parametrize(("seconds", "blocks"), [(0.3, False), (3.0, True)])
+def test_a_search_that_is_slow_in_one_process_again_is_not_blocked_by_it(
+    seconds: float, blocks: bool, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each comes back soon after it was late, or does not until it is given up."""
+    search, due = node._search, [ProcFs().stat(os.getpid())]
+
+    def read(_due: object, _limit: Deadline) -> None:
+        search.reading = FIRST
+        time.sleep(seconds)
+
+    monkeypatch.setattr(agent.look.node, "_SEARCH_SECONDS", 0.1)
+    monkeypatch.setattr(search, "search", read)
+    for _ in range(2):
+        node._search_groups(due, Deadline(5.0), quick=False)
+        time.sleep(0.4)
+    assert (FIRST in node._blockers, node._search is not search) == (blocks, blocks)
