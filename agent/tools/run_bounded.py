@@ -77,8 +77,7 @@ def run_bounded(
     """
     with _blocked(block):
         process = _start(command, pass_fds, keep)
-    assert process.stdout is not None
-    assert process.stderr is not None
+    assert process.stdout is not None and process.stderr is not None
     readers = (_Reader(process.stdout, LARGEST_OUTPUT), _Reader(process.stderr, _LARGEST_COMPLAINT))
     end = _end
     try:

@@ -65,9 +65,7 @@ def diagnose(
     verdict = _judge(source, wanted, verbose=verbose)
     if save is not None:
         _save(verdict, save)
-    from shared.answer.follow_up import asked_through
-
-    diagnosis = asked_through(verdict.diagnosis, *source_words())
+    diagnosis = _asked_here(verdict)
     if page is not None:
         _write_page(verdict, diagnosis, page)
     _show(diagnosis, form, output)
@@ -84,12 +82,9 @@ class _Form(NamedTuple):
 
 def _watch(source: "JobSource", wanted: "Wanted", form: _Form) -> NoReturn:
     """Show one verdict after the other. Ends by an error, such as that the job is gone, or by a signal."""
-    from shared.answer.follow_up import asked_through
-
     wanted = replace(wanted, keep=False)
     while True:
-        verdict = _judge(source, wanted, verbose=False)
-        diagnosis = asked_through(verdict.diagnosis, *source_words())
+        diagnosis = _asked_here(_judge(source, wanted, verbose=False))
         redraw(_rendered(diagnosis, form, colour=wants_colour(form.colour)).removesuffix("\n"))
         time.sleep(_WATCH_SECONDS)
 
@@ -100,6 +95,13 @@ def _judge(source: "JobSource", wanted: "Wanted", *, verbose: bool) -> "JudgedJo
 
     with told_progress(verbose=verbose) as progress, named_job_needed(wanted.job):
         return source.diagnose(wanted, progress)
+
+
+def _asked_here(verdict: "JudgedJob") -> "Diagnosis":
+    """Return it with steps that ask the way that was asked now."""
+    from shared.answer.follow_up import asked_through
+
+    return asked_through(verdict.diagnosis, *source_words())
 
 
 def _save(verdict: "JudgedJob", place: Path) -> None:

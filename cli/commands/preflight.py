@@ -13,7 +13,9 @@ from cli.terminal import answer, note, width
 
 if TYPE_CHECKING:
     from cli.preflight.place import NodePlace
+    from cli.preflight.session import PreflightPlan
     from cli.sources.remote import Remote
+    from cli.sources.ssh_command import Way
     from shared.answer.preflight import PreflightReport
 
 STATUS = {"sound": 0, "bad_nodes": 10, "cannot_tell": 12}
@@ -47,31 +49,47 @@ def preflight(
     trial is a process group with a hard timeout. The first node coordinates and prints the report.
     """
     from cli.preflight.board import Limits
-    from cli.preflight.launch import Launch, over_ssh, read_token, serve_over_stdio, take_part
     from cli.preflight.place import Said, find_place
-    from cli.preflight.runner_process import default_python
     from cli.preflight.session import PreflightPlan
 
     limits = Limits(deadline, trial_seconds, min(start_seconds, deadline), size, slow_factor)
     wanted = PreflightPlan(backend, master_port or _master_port(), limits)
     if over_stdio:
-        serve_over_stdio(_told_place(node, nodes), python or default_python())
+        _serve_over_stdio(node, nodes, python)
         return
     over = hosts_and_way()
     place = None if over is not None else find_place(os.environ, Said(node, nodes, coordinator))
-    if place is not None and place.spare:
-        return
-    ending = _Ending(out, None, as_json)
-    if collector is not None and (place is None or place.coordinates):
-        ending = ending._replace(collector=collector_at(collector, collector_token_file))
+    asked = collector if place is None or place.coordinates else None
+    ending = _Ending(out, None if asked is None else collector_at(asked, collector_token_file), as_json)
     if over is not None:
-        remote = ["preflight", "--over-stdio", *(["--python", python] if python else [])]
-        _finish(context, over_ssh(over[0], over[1], remote, wanted), ending)
+        _finish(context, _tried_over(over[0], over[1], python, wanted), ending)
     elif place is not None:
-        token = read_token(os.environ, token_file, alone=place.nodes == 1)
-        report = take_part(Launch(place, python or default_python(), token), wanted)
+        report = _tried_here(place, python, token_file, wanted)
         if report is not None and place.coordinates:
             _finish(context, report, ending)
+
+
+def _tried_over(hosts: tuple[str, ...], way: "Way", python: str | None, wanted: "PreflightPlan") -> "PreflightReport":
+    from cli.preflight.launch import over_ssh
+
+    return over_ssh(hosts, way, ["preflight", "--over-stdio", *(["--python", python] if python else [])], wanted)
+
+
+def _tried_here(
+    place: "NodePlace", python: str | None, token_file: Path | None, wanted: "PreflightPlan"
+) -> "PreflightReport | None":
+    from cli.preflight.launch import Launch, read_token, take_part
+
+    if place.spare:
+        return None
+    token = read_token(os.environ, token_file, alone=place.nodes == 1)
+    return take_part(Launch(place, _chosen(python), token), wanted)
+
+
+def _chosen(python: str | None) -> str:
+    from cli.preflight.runner_process import default_python
+
+    return python or default_python()
 
 
 class _Ending(NamedTuple):
@@ -82,12 +100,13 @@ class _Ending(NamedTuple):
     as_json: bool
 
 
-def _told_place(node: int | None, nodes: int | None) -> "NodePlace":
+def _serve_over_stdio(node: int | None, nodes: int | None, python: str | None) -> None:
+    from cli.preflight.launch import serve_over_stdio
     from cli.preflight.place import NodePlace
 
     if node is None or nodes is None:
         raise click.UsageError("--over-stdio needs --node and --nodes")
-    return NodePlace(node, nodes, "", 0)
+    serve_over_stdio(NodePlace(node, nodes, "", 0), _chosen(python))
 
 
 def _master_port() -> int:
