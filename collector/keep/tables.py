@@ -4,7 +4,7 @@ from hashlib import sha256
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
-REVISION = "8"
+REVISION = "9"
 """Version of these tables, and of the newest migration: whoever changes a table adds one to `migrations/versions/`."""
 
 metadata = MetaData()
@@ -158,6 +158,7 @@ deliveries = Table(
     Column("until_ms", BigInteger, nullable=False),  # when its lease ends
     Column("trouble", Text, nullable=False),
     Column("body", Text, nullable=False),  # JSON of the event
+    Column("reference", Text, nullable=True),  # what the receiver calls it
     Index("deliveries_once", "receiver", "event", unique=True),
     Index("deliveries_of_incidents", "incident", "receiver"),
     Index("deliveries_due", "due_ms", sqlite_where=_WAITING, postgresql_where=_WAITING),

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 from collector.concurrency.tasks import end, in_background, log_failure
 from collector.detect.silences import silenced_by
@@ -25,8 +26,9 @@ from collector.keep.watched.deliveries import Backlog, Claimed
 from collector.notify.destinations import make_receiver_client
 from collector.notify.links import links_of
 from collector.notify.notice import Notice, make_notice
+from collector.notify.outgoing import NotDelivered
 from collector.notify.receivers import AlertmanagerReceiver, Include, NotifyFile, Receiver
-from collector.notify.send import NotDelivered, compose, send
+from collector.notify.send import compose, send
 from shared.answer.deliveries import DeliveryState
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.incidents import Silence
@@ -118,7 +120,7 @@ class Notifier:
             if isinstance(receiver, AlertmanagerReceiver) and claimed.is_opening and claimed.is_live:
                 again_seconds = receiver.resend_seconds
             try:
-                await self._send(claimed, receiver)
+                reference = await self._send(claimed, receiver)
             except (NotDelivered, InvalidSettings) as error:
                 await self._note_failure(claimed, receiver, error)
                 return
@@ -130,19 +132,20 @@ class Notifier:
                     claimed.event.incident.id,
                     claimed.event.kind,
                 )
-            await self._mark_sent(claimed, again_seconds)
+            await self._mark_sent(claimed, again_seconds, reference)
         except StoreTrouble as trouble:
             _log.warning("how the message to %s went is not kept: %s", claimed.receiver, trouble)
 
-    async def _mark_sent(self, claimed: Claimed, again_seconds: float | None) -> None:
+    async def _mark_sent(self, claimed: Claimed, again_seconds: float | None, reference: str) -> None:
         """Mark it, again and again where the store fails: what is not marked is sent once more."""
+        mark = partial(self._store.deliveries.sent, claimed, again_seconds=again_seconds, reference=reference)
         for _ in range(_MARKED_TIMES - 1):
             try:
-                await self._async_store.note(self._store.deliveries.sent, claimed, again_seconds=again_seconds)
+                await self._async_store.note(mark)
                 return
             except StoreTrouble:
                 await asyncio.sleep(_MARKED_PAUSE_SECONDS)
-        await self._async_store.note(self._store.deliveries.sent, claimed, again_seconds=again_seconds)
+        await self._async_store.note(mark)
 
     async def _is_held_back(self, claimed: Claimed) -> bool:
         """Note what is not to be sent now (step 2)."""
@@ -180,10 +183,11 @@ class Notifier:
             await self._async_store.note(self._store.deliveries.drop, claimed, f"part of incident {first}")
         return told in (DeliveryState.WAITING, DeliveryState.SENT, DeliveryState.REPEATING)
 
-    async def _send(self, claimed: Claimed, receiver: Receiver) -> None:
+    async def _send(self, claimed: Claimed, receiver: Receiver) -> str:
         notice = await self._notice(claimed, receiver)
-        outgoing = compose(receiver, notice, source=self._file.page_url or "/unhang")
-        await send(self._clients[claimed.receiver], outgoing, self._destinations, needs_tls=receiver.needs_tls)
+        source = self._file.page_url or "/unhang"
+        outgoing = compose(receiver, notice, source=source, follows=claimed.follows)
+        return await send(self._clients[claimed.receiver], outgoing, self._destinations, needs_tls=receiver.needs_tls)
 
     async def _notice(self, claimed: Claimed, receiver: Receiver) -> Notice:
         event = claimed.event

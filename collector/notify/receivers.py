@@ -10,9 +10,9 @@ import re
 import tomllib
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from collector.notify.destinations import Destinations, parse_receiver_url
 from collector.notify.links import check_template
@@ -148,16 +148,36 @@ class PagerDutyReceiver(_Receiver):
 
 
 class SlackReceiver(_Receiver):
-    """Slack, an incoming webhook. Its URL is a secret."""
+    """Slack: an incoming webhook, whose URL is a secret, or an app that may write to a channel."""
 
     needs_tls = True
 
     type: Literal["slack"]
-    url_file: Path
+    url_file: Path | None = None
+    token_file: Path | None = None
+    channel: str = Field(default="", max_length=80)
+    url: str = "https://slack.com"
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Self:
+        if (self.url_file is None) == (self.token_file is None) or bool(self.channel) == (self.token_file is None):
+            raise ValueError("a webhook has url_file; an app has token_file and channel")
+        return self
 
     def destination(self) -> str:
-        """Return the webhook's URL. Raises InvalidSettings."""
+        """Return the webhook's URL, or the API's. Raises InvalidSettings."""
+        if self.url_file is None:
+            return self.url.rstrip("/") + "/api/chat.postMessage"
         return _secret(self.url_file, "file of the webhook's URL")[0]
+
+    def token(self) -> str | None:
+        """Return the app's, None of a webhook. Raises InvalidSettings."""
+        return None if self.token_file is None else _secret(self.token_file, "token")[0]
+
+    def check(self) -> None:
+        """Raises InvalidSettings where the URL or the token cannot be used."""
+        self.destination()
+        self.token()
 
 
 class WebhookReceiver(_Receiver):

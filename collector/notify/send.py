@@ -20,7 +20,7 @@ from collector.keep.watched.deliveries import ATTEMPT_SECONDS
 from collector.notify.alertmanager import compose_alert
 from collector.notify.destinations import Destinations, parse_receiver_url
 from collector.notify.notice import Notice, one_line
-from collector.notify.outgoing import Outgoing
+from collector.notify.outgoing import NotDelivered, Outgoing
 from collector.notify.pagerduty import compose_event
 from collector.notify.receivers import (
     AlertmanagerReceiver,
@@ -31,10 +31,9 @@ from collector.notify.receivers import (
     WebhookReceiver,
 )
 from collector.notify.site_receiver import compose_message_of_site
-from collector.notify.slack import compose_message
+from collector.notify.slack import WORD, compose_message
 from collector.notify.webhook import compose_cloudevent
 from shared import VERSION
-from shared.errors import Unreachable
 from shared.redaction.redact import HIDDEN
 from shared.server.tls import explain_tls
 from shared.value import whole_texts
@@ -45,31 +44,19 @@ _MOST_ANSWER = 4_096
 _MOST_RETRY_AFTER = 3_600.0
 _GONE = 410
 
-# invalid_payload, no_service
-_SLACK_WORD = re.compile(rb"[a-z_]{1,60}")
 
+def compose(receiver: Receiver, notice: Notice, *, source: str, follows: str | None = None) -> Outgoing:
+    """Return the request. Raises InvalidSettings where a file of the receiver cannot be used.
 
-class NotDelivered(Unreachable):
-    """A receiver did not take a message.
-
-    `retry_after`: how long it wants to be left alone; `is_final`: it wants no more.
+    `follows`: what the receiver calls the message that began what this one goes on with.
     """
-
-    def __init__(self, why: str, *, retry_after: float | None = None, is_final: bool = False) -> None:
-        super().__init__(why)
-        self.retry_after = retry_after
-        self.is_final = is_final
-
-
-def compose(receiver: Receiver, notice: Notice, *, source: str) -> Outgoing:
-    """Return the request. Raises InvalidSettings where a file of the receiver cannot be used."""
     match receiver:
         case AlertmanagerReceiver():
             return compose_alert(receiver, notice, time.time())
         case PagerDutyReceiver():
             return compose_event(receiver, notice)
         case SlackReceiver():
-            return compose_message(receiver, notice)
+            return compose_message(receiver, notice, follows)
         case WebhookReceiver():
             return compose_cloudevent(receiver, notice, time.time(), source=source)
         case SiteReceiver():
@@ -78,8 +65,8 @@ def compose(receiver: Receiver, notice: Notice, *, source: str) -> Outgoing:
 
 async def send(
     client: httpx.AsyncHTTPTransport, outgoing: Outgoing, destinations: Destinations, *, needs_tls: bool
-) -> None:
-    """Post it. Raises NotDelivered, and InvalidSettings where it may not go there."""
+) -> str:
+    """Post it, and return what the receiver calls it. Raises NotDelivered, and InvalidSettings where it may not go."""
     url = parse_receiver_url(outgoing.url, destinations, needs_tls=needs_tls)
     headers = {"User-Agent": f"unhang/{VERSION}", "Accept-Encoding": "identity", **outgoing.headers}
     try:
@@ -93,15 +80,13 @@ async def send(
         raise NotDelivered(f"unreadable: {error}") from error
     except (httpx.HTTPError, httpcore.ConnectError) as error:
         raise NotDelivered(_why(error)) from error
-    _judge(response, bytes(body), outgoing)
+    return _judge(response, bytes(body), outgoing)
 
 
-def _judge(response: httpx.Response, body: bytes, outgoing: Outgoing) -> None:
+def _judge(response: httpx.Response, body: bytes, outgoing: Outgoing) -> str:
     status = response.status_code
     if 200 <= status < 300:
-        if outgoing.expected is not None and body.strip() != outgoing.expected:
-            raise NotDelivered(f"HTTP {status}, but not `{outgoing.expected.decode()}`: is it a server of that kind?")
-        return
+        return outgoing.read_answer(body)
     said = _said(body)
     for secret in outgoing.secrets:
         said = said.replace(secret, HIDDEN)
@@ -120,7 +105,7 @@ def _meaning(status: int) -> str:
 
 def _said(body: bytes) -> str:
     """Return what PagerDuty and Slack say in their own forms. Nothing else of an answer is shown."""
-    if _SLACK_WORD.fullmatch(body):
+    if WORD.fullmatch(body):
         return body.decode()
     try:
         given = whole_texts(json.loads(body))

@@ -53,6 +53,8 @@ class Claimed(NamedTuple):
     """What began it: the same as `event`, or what that follows."""
     incident: Incident | None
     """As it is now; None where it is gone."""
+    follows: str | None = None
+    """What the receiver calls the message that began it; None where it names none, or this is the one."""
 
     @property
     def is_opening(self) -> bool:
@@ -122,15 +124,17 @@ class Deliveries:
             connection.execute(update(deliveries).where(deliveries.c.id.in_(ids)).values(held))
             return tuple(_claimed(connection, row, now_ms) for row in taken.values())
 
-    def sent(self, claimed: Claimed, *, again_seconds: float | None = None) -> None:
-        """The receiver has it; with `again_seconds` it gets it again then, until another message follows."""
+    def sent(self, claimed: Claimed, *, again_seconds: float | None = None, reference: str = "") -> None:
+        """The receiver has it, and calls it `reference`; with `again_seconds` it gets it again then, until another
+        message follows.
+        """
         with self._database.write() as connection:
             now_ms = self._database.now(connection)
             if again_seconds is not None:
                 again = {"state": DeliveryState.REPEATING.value, "due_ms": now_ms + int(again_seconds * 1000)}
                 self._mark(connection, claimed, attempts=0, trouble="", **again)
                 return
-            self._end(connection, claimed, DeliveryState.SENT, now_ms, "")
+            self._end(connection, claimed, DeliveryState.SENT, now_ms, "", reference=plain(reference) or None)
             earlier = and_(
                 deliveries.c.receiver == claimed.receiver, deliveries.c.incident == claimed.event.incident.id
             )
@@ -279,8 +283,10 @@ class Deliveries:
         free = {"owner": None, "until_ms": 0, "trouble": plain(trouble)}
         connection.execute(update(deliveries).where(ours).values(**free, **columns))
 
-    def _end(self, connection: Connection, claimed: Claimed, state: DeliveryState, now_ms: int, why: str) -> None:
-        self._mark(connection, claimed, trouble=why, state=state.value, ended_ms=now_ms)
+    def _end(
+        self, connection: Connection, claimed: Claimed, state: DeliveryState, now_ms: int, why: str, **columns: object
+    ) -> None:
+        self._mark(connection, claimed, trouble=why, state=state.value, ended_ms=now_ms, **columns)
 
     def _forget(self, connection: Connection, now_ms: int) -> None:
         """Delete the oldest that have ended, and end those whose receiver is in no collector's file any more."""
@@ -298,16 +304,17 @@ class Deliveries:
 
 def _claimed(connection: Connection, row: RowMapping, now_ms: int) -> Claimed:
     event = read_stored(row["body"], IncidentEvent)
-    opening = event
+    opening, follows = event, None
     if event.kind not in OPENINGS:
-        began = select(deliveries.c.body).where(
+        began = select(deliveries.c.body, deliveries.c.reference).where(
             deliveries.c.receiver == row["receiver"],
             deliveries.c.incident == row["incident"],
             deliveries.c.kind.in_([kind.value for kind in OPENINGS]),
             deliveries.c.event < row["event"],
         )
-        body = connection.execute(began.order_by(deliveries.c.event.desc()).limit(1)).scalar_one_or_none()
-        opening = event if body is None else read_stored(body, IncidentEvent)
+        first = connection.execute(began.order_by(deliveries.c.event.desc()).limit(1)).one_or_none()
+        if first is not None:
+            opening, follows = read_stored(first.body, IncidentEvent), first.reference
     current = connection.execute(select(incidents.c.body).where(incidents.c.id == row["incident"])).scalar_one_or_none()
     return Claimed(
         id=row["id"],
@@ -318,6 +325,7 @@ def _claimed(connection: Connection, row: RowMapping, now_ms: int) -> Claimed:
         event=event,
         opening=opening,
         incident=None if current is None else read_stored(current, Incident),
+        follows=follows,
     )
 
 

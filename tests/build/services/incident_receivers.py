@@ -22,6 +22,7 @@ from tests.build.services.certificates import Signed
 
 ROUTING_KEY = "R0123456789ABCDEF0123456789ABCDEF"[:32]
 SLACK_PATH = "/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX"
+SLACK_TOKEN, SLACK_CHANNEL = "xoxb-1-2-secret", "C0123456789"
 SECONDS = 60.0
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -154,29 +155,54 @@ class PagerDutyServer(ReceiverServer):
 
 
 class SlackServer(ReceiverServer):
-    """An incoming webhook."""
+    """An incoming webhook, and the API's `chat.postMessage` for one channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.posted: dict[str, dict[str, Any]] = {}
+        """The messages of the channel by their `ts`."""
 
     def judge(self, received: Received) -> Answer:
         """Accept a right message (`ok`), else say in Slack's words what is wrong."""
+        if received.path == "/api/chat.postMessage":
+            return 200, {"Content-Type": "application/json"}, json.dumps(self._post(received)).encode()
         if received.path != SLACK_PATH:
             return 404, {}, b"no_service"
-        try:
-            message = received.json()
-        except ValueError:
-            return 400, {}, b"invalid_payload"
-        blocks = message.get("blocks", [])
-        if not message.get("text") and not blocks:
-            return 400, {}, b"no_text"
-        if len(message.get("text", "")) > 40_000 or len(blocks) > 50:
-            return 400, {}, b"invalid_blocks"
-        try:
-            for block in Block.parse_all(blocks):
-                block.validate_json()
-        except (SlackObjectFormationError, TypeError, KeyError):
-            return 400, {}, b"invalid_blocks"
-        if any("text" in block and not 1 <= len(block["text"]["text"]) <= 3000 for block in blocks):
-            return 400, {}, b"invalid_blocks"
-        return 200, {"Content-Type": "text/html"}, b"ok"
+        wrong = _wrong_message(received)
+        return (400, {}, wrong.encode()) if wrong else (200, {"Content-Type": "text/html"}, b"ok")
+
+    def _post(self, received: Received) -> dict[str, Any]:
+        if received.headers.get("authorization") != f"Bearer {SLACK_TOKEN}":
+            return {"ok": False, "error": "invalid_auth"}
+        if wrong := _wrong_message(received):
+            return {"ok": False, "error": wrong}
+        message = received.json()
+        if message.get("channel") != SLACK_CHANNEL:
+            return {"ok": False, "error": "channel_not_found"}
+        if message.get("thread_ts") not in (None, *self.posted):
+            return {"ok": False, "error": "thread_not_found"}
+        ts = f"1700000000.{len(self.posted):06}"
+        self.posted[ts] = message
+        return {"ok": True, "channel": SLACK_CHANNEL, "ts": ts, "message": message}
+
+
+def _wrong_message(received: Received) -> str:
+    try:
+        message = received.json()
+    except ValueError:
+        return "invalid_payload"
+    blocks = message.get("blocks", [])
+    if not message.get("text") and not blocks:
+        return "no_text"
+    if len(message.get("text", "")) > 40_000 or len(blocks) > 50:
+        return "invalid_blocks"
+    try:
+        for block in Block.parse_all(blocks):
+            block.validate_json()
+    except (SlackObjectFormationError, TypeError, KeyError):
+        return "invalid_blocks"
+    is_long = any("text" in block and not 1 <= len(block["text"]["text"]) <= 3000 for block in blocks)
+    return "invalid_blocks" if is_long else ""
 
 
 @contextmanager

@@ -135,10 +135,11 @@ def test_store_is_migrated_beside_collectors_that_write(
     assert {listed.id for listed in replicas[0].list(limit=1000)} == {id for ids in saved for id in ids}
 
 
+_LATER = str(int(REVISION) + 1)
 _NEXT = """
 import sqlalchemy
 from alembic import op
-revision, down_revision = "9", "{REVISION}"
+revision, down_revision = "{later}", "{now}"
 def upgrade():
     op.add_column("runs", sqlalchemy.Column("note", sqlalchemy.Text))
     {more}
@@ -157,9 +158,8 @@ def test_store_is_migrated_whole_or_not_at_all(
     with pytest.raises(RuntimeError, match="half way") if more else nullcontext():
         migrate(later)
     with later.read() as connection:
-        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == (
-            "8" if more else "9"
-        )
+        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+        assert found == (REVISION if more else _LATER)
         assert ("note" in {column["name"] for column in inspect(connection).get_columns("runs")}) is not bool(more)
     later.close()
     assert [listed.id for listed in store.list()] == ids
@@ -168,9 +168,10 @@ def test_store_is_migrated_whole_or_not_at_all(
 def _have_one_more_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str) -> None:
     """Be a version that has one migration more."""
     shutil.copytree(collector.keep.migrate._FOLDER, tmp_path / "migrations")
-    (tmp_path / "migrations" / "versions" / "revision_9.py").write_text(_NEXT.format(REVISION=REVISION, more=more))
+    script = _NEXT.format(later=_LATER, now=REVISION, more=more)
+    (tmp_path / "migrations" / "versions" / f"revision_{_LATER}.py").write_text(script)
     monkeypatch.setattr(collector.keep.migrate, "_FOLDER", tmp_path / "migrations")
-    monkeypatch.setattr(collector.keep.migrate, "REVISION", "9")
+    monkeypatch.setattr(collector.keep.migrate, "REVISION", _LATER)
 
 
 def _wait_for(holds: Callable[[], bool]) -> None:

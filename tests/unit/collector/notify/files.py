@@ -4,7 +4,7 @@ import base64
 from pathlib import Path
 
 from collector.notify.receivers import NotifyFile, read_notify_file
-from tests.build.services.incident_receivers import ROUTING_KEY, SLACK_PATH
+from tests.build.services.incident_receivers import ROUTING_KEY, SLACK_CHANNEL, SLACK_PATH, SLACK_TOKEN
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of thirty-two bytes !!!").decode()
 OLD_SECRET = "whsec_" + base64.b64encode(b"the secret that came before that").decode()
@@ -42,6 +42,13 @@ def slack_file(folder: Path, url: str, more: str = "") -> Path:
     """A file with Slack as `chat`."""
     write_secret(folder / "slack", url + SLACK_PATH)
     return write_notify_file(folder, f'[receivers.chat]\ntype = "slack"\nurl_file = "slack"\n{more}')
+
+
+def slack_app_file(folder: Path, url: str, more: str = "", *, channel: str = SLACK_CHANNEL) -> Path:
+    """A file with an app of Slack's as `chat`."""
+    write_secret(folder / "token", SLACK_TOKEN)
+    receiver = f'type = "slack"\ntoken_file = "token"\nchannel = "{channel}"\nurl = "{url}"'
+    return write_notify_file(folder, f"[receivers.chat]\n{receiver}\n{more}")
 
 
 def alertmanager_file(folder: Path, url: str, more: str = "") -> Path:

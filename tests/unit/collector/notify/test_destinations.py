@@ -8,8 +8,9 @@ import pytest
 
 from collector.notify import destinations as destinations_module
 from collector.notify.destinations import Destinations, make_receiver_client
-from collector.notify.outgoing import Outgoing
-from collector.notify.send import NotDelivered, send
+from collector.notify.outgoing import NotDelivered, Outgoing
+from collector.notify.send import send
+from collector.notify.slack import read_answer_of_webhook
 from shared.errors import InvalidSettings
 from shared.server.addresses import parse_networks
 from tests.build.services.certificates import Authority
@@ -90,8 +91,8 @@ async def test_answers_are_judged() -> None:
             await attempt(PUBLIC, server.url)
         assert down.value.retry_after == 0.0
         server.next_answers.append((200, {}, b"<html>sign in</html>"))
-        with pytest.raises(NotDelivered, match="but not `ok`"):
-            await attempt(PUBLIC, server.url, expected=b"ok")
+        with pytest.raises(NotDelivered, match="is not `ok`"):
+            await attempt(PUBLIC, server.url, read_answer=read_answer_of_webhook)
     with pytest.raises(NotDelivered, match="refused"):
         await attempt(PUBLIC, server.url)
     with pytest.raises(InvalidSettings, match="not allowed"):

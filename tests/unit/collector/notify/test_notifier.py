@@ -35,6 +35,7 @@ from tests.unit.collector.notify.files import (
     alertmanager_file,
     pagerduty_file,
     read,
+    slack_app_file,
     slack_file,
     webhook_file,
 )
@@ -146,6 +147,33 @@ async def test_slack_is_told_in_blocks(tmp_path: Path, monkeypatch: pytest.Monke
     first, last = (json.loads(each.body) for each in server.received)
     assert first["text"].startswith("Hung: llama &lt;!here&gt;: rank_not_joined, rank 3 (on node1; proven;")
     assert last["text"].startswith("Resolved (the job has ended): ")
+
+
+async def test_slack_app_goes_on_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows is a short reply to the first message; the end is shown in the channel, and a new begin anew."""
+    server = SlackServer()
+    with served_receiver(server):
+        async with outbox(tmp_path, slack_app_file(tmp_path, server.url), monkeypatch) as box:
+            found = await box.report("llama")
+            await box.write(box.store.incidents.acknowledge, found.id, by="ada", note="on it")
+            await box.write(box.store.incidents.resolve, found.id, note="it goes on")
+            await box.report("llama")
+            await until(lambda: [state for _, state in box.states()] == ["sent"] * 4)
+    first, taken, over, again = server.posted.values()
+    ts = next(iter(server.posted))
+    assert ("thread_ts" in first, taken["thread_ts"], over["thread_ts"], "thread_ts" in again) == (False, ts, ts, False)
+    assert (taken["reply_broadcast"], over["reply_broadcast"]) == (False, True)
+    assert [block["text"]["text"] for block in taken["blocks"]][1:] == ["by: `ada`\nnote: `on it`"]
+
+
+async def test_slack_app_that_may_not_write_there_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slack refuses with the status 200."""
+    server = SlackServer()
+    with served_receiver(server):
+        file = slack_app_file(tmp_path, server.url, channel="C9")
+        async with outbox(tmp_path, file, monkeypatch) as box:
+            await box.report()
+            await until(lambda: "channel_not_found" in "".join(each.trouble for each in box.store.deliveries.list()))
 
 
 @pytest.mark.slow

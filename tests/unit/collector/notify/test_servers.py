@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pagerduty
 import pytest
+from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError
 from slack_sdk.webhook import WebhookClient
 
 from tests.build.services.certificates import Authority
 from tests.build.services.incident_receivers import (
     ROUTING_KEY,
+    SLACK_CHANNEL,
     SLACK_PATH,
+    SLACK_TOKEN,
     PagerDutyServer,
     SlackServer,
     served_receiver,
@@ -54,3 +58,20 @@ def test_slack_client_is_content() -> None:
         assert (
             WebhookClient(server.url + "/services/" + base64.b16encode(b"x").decode()).send(text="x").status_code == 404
         )
+
+
+def test_slack_api_client_is_content() -> None:
+    """A message is answered with its time, a reply names that, and refusals have their words."""
+    server = SlackServer()
+    with served_receiver(server):
+        client = WebClient(SLACK_TOKEN, base_url=f"{server.url}/api/")
+        first = client.chat_postMessage(channel=SLACK_CHANNEL, text="hello")
+        client.chat_postMessage(channel=SLACK_CHANNEL, text="again", thread_ts=first["ts"])
+        assert [each.get("thread_ts") for each in server.posted.values()] == [None, first["ts"]]
+        for wrong, word in (
+            ({"channel": "C9"}, "channel_not_found"),
+            ({"thread_ts": "1"}, "thread_not_found"),
+            ({"token": "x"}, "invalid_auth"),
+        ):
+            with pytest.raises(SlackApiError, match=word):
+                client.chat_postMessage(**{"channel": SLACK_CHANNEL, "text": "x", **wrong})
