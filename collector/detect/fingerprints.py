@@ -1,5 +1,7 @@
 """What makes two verdicts the same fault, and the incident that a verdict would be."""
 
+from datetime import datetime, timedelta
+
 from collector.detect.roots import roots_of
 from shared.answer.diagnosis import Coverage, Diagnosis, Finding
 from shared.answer.incidents import Fingerprint, Incident, IncidentState
@@ -43,8 +45,13 @@ def fingerprint_of(finding: Finding, job: str, user: str | None) -> Fingerprint:
     )
 
 
-def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint, *, trigger: str) -> Incident:
-    """Return the incident to report to the store, which gives it its id and times."""
+def incident_of(
+    diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint, *, trigger: str, timeout: float | None = None
+) -> Incident:
+    """Return the incident to report to the store, which gives it its id and times.
+
+    `timeout`: of the operations that its ranks wait in, in seconds.
+    """
     hosts = sorted({culprit.host for culprit in finding.culprits if culprit.host is not None})[:_MOST_HOSTS]
     user = None if finding.where is None else finding.where.user
     return Incident(
@@ -66,12 +73,20 @@ def incident_of(diagnosis: Diagnosis, finding: Finding, fingerprint: Fingerprint
         opened_at="",
         seen_at="",
         still_since=finding.since,
+        times_out_at=_end_of(finding.since, timeout),
         died=diagnosis.verdict is Verdict.DIED,
         trigger=trigger,
         world_size=diagnosis.coverage.expected,
         gpus=_gpus(diagnosis.coverage),
         roots=roots_of(finding),
     )
+
+
+def _end_of(since: str | None, timeout: float | None) -> str | None:
+    if since is None or timeout is None:
+        return None
+    end = datetime.fromisoformat(since) + timedelta(seconds=timeout)
+    return end.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _gpus(coverage: Coverage) -> int:

@@ -182,14 +182,14 @@ class JobWatch:
         return self._alarm(incident, first, diagnosis.id)
 
     def _found_hung(self, diagnosis: Diagnosis, fault: Finding, now: float) -> Alarm | None:
-        known, earlier = fingerprint_of(fault, self.job, self.user), self.suspected
+        known, earlier, timeout = fingerprint_of(fault, self.job, self.user), self.suspected, self.view.timeout_seconds
         is_same = earlier is not None and earlier.key == known.key and now - earlier.at <= SUSPICION_SECONDS
         stood = 0.0 if fault.kind is Kind.REQUESTS_UNANSWERED else self._still_for(now)  # it was idle before
         still = stood or fault.lasted_seconds or 0.0
         held = self._held(diagnosis, fault, still, now)
         first, id = (now, diagnosis.id) if earlier is None or not is_same else (earlier.at, earlier.diagnosis)
         self.suspected = Suspected(known.key, id, first, max(0.0, held))
-        confirmed = (earlier is not None and is_same) or is_last_chance(diagnosis, self.view.timeout_seconds, still)
+        confirmed = (earlier is not None and is_same) or is_last_chance(diagnosis, timeout, still)
         if not confirmed or held > 0:
             again = min(max(CONFIRM_SECONDS, held), SUSPICION_SECONDS / 2)
             soon = max(UNTOLD_SECONDS, now - first) if is_seen_in_part(diagnosis) else again
@@ -198,7 +198,7 @@ class JobWatch:
             return None
         self._next_ask = now + HUNG_AGAIN_SECONDS
         ids = tuple(dict.fromkeys(each for each in (id, diagnosis.id) if each))
-        return self._alarm(incident_of(diagnosis, fault, known, trigger=self.reason), *ids)
+        return self._alarm(incident_of(diagnosis, fault, known, trigger=self.reason, timeout=timeout), *ids)
 
     def _found_ended(self, diagnosis: Diagnosis, before: Diagnosis | None, now: float) -> Alarm | None:
         """Step 4. Only one that died by itself is told: whoever ends a job that hangs knows of it."""

@@ -139,6 +139,7 @@ def _facts(incident: Incident) -> dict[str, str]:
         "act": "" if incident.action is None else incident.action.do.value,
         "ranks": one_line(incident.fingerprint.culprits),
         "since": incident.still_since or incident.opened_at,
+        "times_out": incident.times_out_at or "",
         "gpus": str(incident.gpus) if incident.gpus else "",
         "held_jobs": str(1 + len(incident.holds)) if incident.holds else "",
     }
@@ -177,9 +178,10 @@ def _summary(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str]
     job = f"{names['job']}: " if "job" in names else ""
     on = f"on {names['host']}; " if "host" in names else ""
     what = headline.removeprefix("Hung: ").removeprefix("Died: ") or _fault(facts)  # not the same word twice
+    sure = f"{facts['kind']} {facts['certainty']}" if headline else facts["certainty"]  # of what, and not of its cause
     act = f"; act {facts['act']}" if facts["act"] else ""
     jobs = f"; {facts['held_jobs']} jobs are held by the same" if facts["held_jobs"] else ""
-    return f"{opens_with}: {job}{what} ({on}{facts['certainty']}; cause {facts['cause']}{act}{jobs})"
+    return f"{opens_with}: {job}{what} ({on}{sure}; cause {facts['cause']}{act}{jobs})"
 
 
 def _title(opens_with: str, facts: Mapping[str, str], names: Mapping[str, str]) -> str:

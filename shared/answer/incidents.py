@@ -158,6 +158,11 @@ class Incident(Contract):
     acknowledged_at: str | None = None
     resolved_at: str | None = Field(default=None, description="When it was over, or said to be a false alarm.")
     still_since: str | None = Field(default=None, description="Since when no rank that waits in it had gone on.")
+    times_out_at: str | None = Field(
+        default=None,
+        description="When the operations that its ranks wait in reach their own timeout, as far as it is known: then "
+        "these ranks give up, and the job ends.",
+    )
     roots: tuple[str, ...] = Field(
         default=(), description="What holds the job, where that may hold others: a device, a file server, a node …"
     )

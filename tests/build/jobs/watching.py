@@ -69,6 +69,7 @@ def hung(
         group=GroupRef(name="0"),
         sequence=10,
         where=Where(user=Place(function=where, file="train.py", line=3)),
+        since="2026-01-01T00:00:00Z",
         lasted_seconds=lasted,
     )
     return Diagnosis(id=id, job="demo", user="1000", verdict=Verdict.HUNG, headline="Hung: rank 3", findings=(finding,))

@@ -68,7 +68,8 @@ def watching(browser: Browser, tmp_path: Path) -> Iterator[Watching]:
 
 def test_an_incident_is_acknowledged_and_called_a_false_alarm(browser: Browser, watching: Watching) -> None:
     """By who types in a name; the answers are those of its last diagnosis, and need no scrolling. Its age moves."""
-    found = draft("sim").model_copy(update={"gpus": 64, "still_since": "2026-01-01T00:00:00Z"})
+    times = {"still_since": "2026-01-01T00:00:00Z", "times_out_at": "2026-01-01T00:10:00Z"}
+    found = draft("sim").model_copy(update={"gpus": 64, **times})
     id = watching.store.incidents.report(found, [watching.diagnosis]).id
     here = address(watching.service, f"/incidents/{id}")
     browser.open(here)
@@ -77,7 +78,8 @@ def test_an_incident_is_acknowledged_and_called_a_false_alarm(browser: Browser, 
     assert all(answer.rect["y"] + answer.rect["height"] <= 768 for answer in answers)
     assert "rank 1" in browser.text(".who") and "its DataLoader" in browser.text(".why")
     assert browser.one(".waiting").rect["y"] < 768 and "for rank 1" in browser.text(".waiting")
-    assert "holds 64 GPUs" in browser.text(".about") and "GPU-hours lost" in browser.text(".about")
+    about = browser.text(".about")
+    assert all(each in about for each in ("holds 64 GPUs", "GPU-hours lost", "its operations time out at "))
     browser.script("document.querySelector('[data-since]').textContent = 'not yet'")
     browser.wait("/^[0-9.]+ h$/.test(document.querySelector('[data-since]').textContent)")
     assert f"--collector {address(watching.service, '')} " in browser.text(".now code")

@@ -29,7 +29,9 @@ def test_looks_before_the_jobs_own_timeout_strikes(certainty: Certainty, kind: K
     one.tell(digest([97.0] * 4, timeout=100.0), after=36.0)
     assert one.asked()
     assert one.patience == 0.0
-    assert (one.answer(hung(kind=kind, certainty=certainty)) is not None) is suffices
+    alarm = one.answer(hung(kind=kind, certainty=certainty))
+    assert (alarm is not None) is suffices
+    assert alarm is None or alarm.incident.times_out_at == "2026-01-01T00:01:40Z"
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_by_default_who_is_on_call_knows_which_job_which_node_and_what(tmp_path:
         )
         sent[name] = json.loads(compose(receiver, notice, source="/unhang").body)
         assert "Stack" not in json.dumps(sent[name]), name
-    summary = "Hung: llama-7b: rank 3 sleeps (on node07; proven; cause user_code; act free)"
+    summary = "Hung: llama-7b: rank 3 sleeps (on node07; rank_not_joined proven; cause user_code; act free)"
     link = "https://unhang.example/incidents/0195a1c8-7b31-7b3f-a2d6-a3933daff891"
     (alert,) = sent["ops"]
     assert alert["annotations"]["summary"] == summary and alert["annotations"]["description"] == began.headline
