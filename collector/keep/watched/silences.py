@@ -3,9 +3,11 @@
 All calls block, and raise StoreTrouble.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
 from collector.gather.judge_and_stamp import new_id
 from collector.keep.database import Database
@@ -25,7 +27,7 @@ class Silences:
         self._database = database
 
     def put(self, wanted: NewSilence) -> Silence:
-        """Keep a new silence, or a changed one under its id. Raises InvalidInput, and NotFound for an unknown id."""
+        """Keep a new one, once, or a changed one under its id. Raises InvalidInput, and NotFound for an unknown id."""
         starts, ends = parse_time(wanted.startsAt), parse_time(wanted.endsAt)
         if ends <= starts:
             raise InvalidInput("the silence ends before it begins")
@@ -37,17 +39,22 @@ class Silences:
             connection.execute(delete(silences).where(silences.c.ends_ms < now_ms - _KEPT_EXPIRED_MS))
             times = {"starts_ms": _ms(starts), "ends_ms": _ms(ends), "updated_ms": now_ms}
             row = {**times, "body": wanted.model_copy(update={"id": None}).model_dump_json()}
-            if wanted.id is None:
+            id = wanted.id or self._same(connection, row)
+            if id is None:
                 if connection.execute(select(func.count()).select_from(silences)).scalar_one() >= MOST_SILENCES:
                     raise InvalidInput(f"{MOST_SILENCES} silences are kept already", advice="delete some")
                 id = new_id(now_ms * 1_000_000)
                 connection.execute(insert(silences).values(id=id, **row))
             else:
-                id = wanted.id
                 changed = connection.execute(update(silences).where(silences.c.id == plain(id)).values(row))
                 if changed.rowcount != 1:
                     raise no_such_silence(id)
         return _silence(id, wanted, starts_ms=_ms(starts), ends_ms=_ms(ends), updated_ms=now_ms, now_ms=now_ms)
+
+    def _same(self, connection: Connection, row: Mapping[str, Any]) -> str | None:
+        """Return the silence that says just this: a client that asks once more adds none."""
+        same = and_(*(silences.c[name] == row[name] for name in ("starts_ms", "ends_ms", "body")))
+        return connection.execute(select(silences.c.id).where(same).limit(1)).scalar_one_or_none()
 
     def expire(self, id: str) -> None:
         """End one now; one that is over stays as it is. Raises NotFound."""

@@ -222,5 +222,5 @@ def _logs(lines: Sequence[LogLine]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         rank = "" if line.rank is None else f"rank {line.rank}"
         host = "" if line.host is None else f" on {line.host}"
         files.setdefault(f"{rank}{host} {line.path}".strip(), []).append(line.text)
-    shown = list(files.items())[:_MOST_LOG_RANKS]
+    shown = [(name, texts) for name, texts in files.items() if any(map(str.strip, texts))][:_MOST_LOG_RANKS]
     return tuple((name, tuple(texts[-_LOG_LINES:])) for name, texts in shown)

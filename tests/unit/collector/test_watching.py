@@ -187,7 +187,8 @@ async def test_silences_as_alertmanager_has_them(tmp_path: Path, monkeypatch: py
             "createdBy": "ann",
             "comment": "maintenance",
         }
-        id = (await client.post("/v1/silences", json=wanted)).json()["silenceID"]
+        id, again = [(await client.post("/v1/silences", json=wanted)).json()["silenceID"] for _ in range(2)]
+        assert again == id  # a client that asks once more adds none
         (kept,) = (await client.get("/v1/silences")).json()["silences"]
         assert (kept["id"], kept["status"], kept["endsAt"]) == (id, {"state": "active"}, "2998-12-31T23:00:00.000Z")
         await tell(client, 31.0, 31.0, 31.0, 31.0)

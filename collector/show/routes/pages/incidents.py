@@ -69,14 +69,15 @@ async def show_incident(
     (incident,) = await as_shown(service, sight, (kept,))
     silences = await service.async_store.ask(service.store.silences.list) if incident.silenced_by else ()
     live = await service.async_store.ask(service.store.incidents.live, seen_by=sight.access)
-    report = await _last_report(service, incident, source_of(request))
+    report, now = await _last_report(service, incident, source_of(request)), datetime.now(UTC)
     return page(
         request,
         "incident.html",
         here="incidents",
         title=f"{incident.state.value}: {incident.job}",
         incident=incident,
-        lasted=duration_text(incident.lasted_seconds(datetime.now(UTC))),
+        now=now,
+        lasted=duration_text(incident.lasted_seconds(now)),
         first=next((each for each in live if each.id == incident.part_of), None),
         together=_together(incident, live),
         silences=[each for each in silences if each.id in incident.silenced_by and sight.sees_silence(each)],
