@@ -34,6 +34,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium", "chromedriver", "n
 TOKEN = "a-token-of-the-test"
 
 
+_RINGS_IN_VIEW = """
+return [...document.querySelectorAll(".sheet .ring")].every((ring) => {
+  const mine = ring.getBoundingClientRect(), box = ring.closest(".sheet").getBoundingClientRect();
+  return mine.left >= box.left && mine.right <= box.right;
+});
+"""
+
+
 def kept(file: Path, away: int) -> str:
     """Keep a diagnosis of a job in which rank `away` is in its DataLoader, and return its id."""
     looks, expected = looks_without({away: Seen((USER, LOADER))}, hosts=TWO_NODES), Expected(job="sim")
@@ -147,6 +155,8 @@ def test_eight_thousand_ranks_are_answered_within_a_second(
         assert "rank 4711" in browser.text(".who") and "unhang" in browser.text(".now code")
         assert browser.one(".axis0 .grid").is_displayed() and browser.one("table.lanes").is_displayed()
         quiet(browser, service)
+        browser.open(address(service, f"/compare?left={large.diagnosis.id}&right={large.diagnosis.id}"))
+        assert len(browser.all(".sheet .ring")) == 2 and browser.script(_RINGS_IN_VIEW)
         again = httpx.get(here, headers={"Accept": "text/html"}, trust_env=False, timeout=60.0)
         assert len(gzip.compress(again.content)) < 150 * 1024
         browser.open("about:blank")  # its connections end before the collector does

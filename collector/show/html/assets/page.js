@@ -24,6 +24,13 @@
   };
   offerCopies(document);
 
+  for (const ring of document.querySelectorAll(".sheet .ring:first-of-type")) {
+    const box = ring.closest(".sheet");
+    const toRing = () => { box.scrollLeft = ring.cx.baseVal.value - box.clientWidth / 2; };
+    toRing();
+    box.closest(".axes")?.addEventListener("change", toRing);
+  }
+
   const unfold = (text) => text === "" ? [] : text.split(",").flatMap((span) => {
     const [first, last = first] = span.split("-").map(Number);
     return Array.from({length: last - first + 1}, (_, at) => first + at);
@@ -42,10 +49,7 @@
   }
 
   function grid(box, sheet, said, standing, doing) {
-    const svg = box.querySelector("svg"), cursor = box.querySelector(".cursor"), ring = box.querySelector(".ring");
-    const toRing = () => { if (ring !== null) box.scrollLeft = ring.cx.baseVal.value - box.clientWidth / 2; };
-    toRing();
-    box.closest(".axes")?.addEventListener("change", toRing);
+    const svg = box.querySelector("svg"), cursor = box.querySelector(".cursor");
     const rows = sheet.rows.map(([x, y, name, ranks]) => ({x, y, name, ranks: unfold(ranks)}));
     let at = null;
     const show = (row, column) => {
