@@ -23,7 +23,7 @@ from agent.sources.source import Answer, LookDepth
 from agent.sources.waits.other_ends import AWAITING
 from agent.tools.memory_budget import Memory
 from agent.tools.pyspy import dump_stacks
-from agent.tools.pystack import dump_stacks_with_pystack
+from agent.tools.pystack import dump_stacks_with_pystack, with_unknown_threads
 from agent.tools.syscall_names import read_syscall
 from shared.errors import NotPermitted
 from shared.json_bounds import json_cost
@@ -72,6 +72,9 @@ class StacksSource:
             raise Unavailable(Reason.NOT_ENABLED, "the request asked for no stacks")
         native = question.stacks == "native"
         stacks = self._stacks(rank.stat.pid, context, native=native, deadline=deadline, fallback=self._fallback)
+        if question.every_thread and isinstance(stacks, Stacks) and stacks.native:
+            with suppress(Unavailable, Gone, NotPermitted):
+                stacks = with_unknown_threads(stacks, context.procfs, rank.stat.pid, self._fallback, deadline)
         stacks = _within(stacks, _MOST_KEPT)
         if question.brief:
             return {"stacks": stacks}

@@ -133,7 +133,7 @@ def _of_socket(context: LookContext, pid: int, fd: int, inode: int) -> OtherEnd 
     entry = table.get(inode)
     if entry is None:
         return None
-    if entry.state == "LISTEN":
+    if entry.state == "LISTEN" or (entry.kind == "udp" and entry.remote.endswith(":0")):
         return OtherEnd(kind="clients", fd=fd, name=entry.local, unread_bytes=entry.unread_bytes)
     peer = context.unix_peers.get(inode) if entry.kind == "unix" else table.other_end(inode)
     other = None if peer is None else table.get(peer)

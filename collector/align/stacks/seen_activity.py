@@ -36,6 +36,8 @@ class Activity:
     """Is it where a healthy rank may be for a minute, too: network, disk, a child process, a thread of its own?"""
     may_be_idle: bool = False
     """Does it look like a loop that waits for work, which may take for ever and is no fault?"""
+    is_owed: bool = False
+    """Would it look idle, if others did not wait for its own part in an operation on record?"""
     runs_call: bool = False
     """Does it run a remote procedure call of another rank's?"""
     c_read: bool = False

@@ -108,7 +108,7 @@ def trail_of(view: RankView, activity: Activity, owners: Owners) -> Trail | None
         at = OtherEnd(kind="semaphore", name=shared_in_words(shared), local=shared.memory)
         hops = (Hop(process.pid, process.name, _call(process), at),)
         rank = owners.barriers.get((view.host, shared.memory))
-        leads = Leads.UNSEEN if rank is None else Leads.RANK
+        leads = Leads.NOBODY if shared.lone else Leads.UNSEEN if rank is None else Leads.RANK
         return None if shared.mine else Trail(view.rank, view.host, hops, leads, rank)
     if activity.waits_for_ranks or activity.doing is Doing.DEVICE:
         return None

@@ -1,5 +1,6 @@
 """What real threads of real interpreters wait for in their own process, as their memory tells."""
 
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -153,7 +154,16 @@ def test_what_processes_share_is_told(python: str, statement: str) -> None:
     """As what it serves, who has come, whether its own process has taken it, and which it is in the list of maps."""
     awaited = waiting(python, statement, "semaphore")
     assert awaited.shared is not None and len(awaited.shared.memory.split()) == 2
-    assert (awaited.call, awaited.shared.model_copy(update={"memory": ""})) == SHARED[statement]
+    assert awaited.shared.lone
+    assert (awaited.call, awaited.shared.model_copy(update={"memory": "", "lone": False})) == SHARED[statement]
+
+
+def test_what_another_process_has_mapped_may_be_released() -> None:
+    """That one sleeps, and holds nothing else."""
+    awaited = waiting(
+        sys.executable, "slots = multiprocessing.Semaphore(0)\nos.fork() or stuck()\nslots.acquire()", "semaphore"
+    )
+    assert awaited.shared is not None and not awaited.shared.lone
 
 
 @pytest.mark.parametrize("python", pythons().values(), ids=pythons())
