@@ -231,7 +231,7 @@ def _may_be_sent(rank: int, observations: Observations) -> bool:
     if seen is None or not seen.is_owed:
         return False
     ends = () if view.process is None else view.process.awaits
-    return any(at.kind == "socket" and not at.own for at in ends) or any(
+    return any(observations.leads_out(rank, at) for at in ends) or any(
         each.cause is Cause.NETWORK for each in other_threads(view)
     )
 

@@ -103,9 +103,16 @@ def _awaited(process: Process, call: Syscall, context: LookContext) -> Iterator[
         pid, at_pipe = process.pid, (process.wchan or "").endswith(_AT_PIPE)
         fds = call.fds if call.fd is None or call.name in EPOLLS else (call.fd,)
         ends = [_end(context, pid, fd, at_pipe=at_pipe) for fd in fds]
-        if call.name in POLLS and not any(ends):  # ZeroMQ: its own threads watch the sockets, and wake this one
-            ends = [_end(context, pid, fd, at_pipe=False) for fd in _watched_by_threads(context.procfs, pid)]
+        if call.name in POLLS | EPOLLS and all(end is None or end.own for end in ends):
+            ends += _by_threads(context, pid)
         yield from (end for end in ends if end is not None)
+    elif call.name == "futex" and call.ends_in_seconds is not None:  # gRPC: it looks again and again
+        yield from (end for end in _by_threads(context, process.pid) if end is not None)
+
+
+def _by_threads(context: LookContext, pid: int) -> list[OtherEnd | None]:
+    """ZeroMQ's and gRPC's own threads watch the sockets, and wake the one that waits."""
+    return [_end(context, pid, fd, at_pipe=False) for fd in _watched_by_threads(context.procfs, pid)]
 
 
 def _watched_by_threads(procfs: ProcFs, pid: int) -> tuple[int, ...]:
