@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from collector.align.roster import Presence, RankView
 from collector.align.stacks.activity import Activity, activity_of
+from collector.align.stacks.other_threads import threads_it_may_wait_for
 from collector.align.stacks.process_text import is_held, is_stopped
 from collector.align.thresholds import MOMENT_SECONDS
 from collector.align.work.children import named
@@ -70,7 +71,9 @@ def bystander(view: RankView, child: Child, those: _Those) -> Bystander:
     """Return what one of `those` in the looks at a rank does."""
     own = as_rank(view, child, those)
     activity = activity_of(own)
-    works = works_of(own, activity)
+    works, behind = works_of(own, activity), threads_it_may_wait_for(own, activity)
+    if len(behind) == 1:  # as where a server's main thread waits for those that serve
+        activity = replace(behind[0], process=activity.process)
     return Bystander(view.rank, child.process, activity, works, compared=len(own.looks) > 1, identity=child.identity)
 
 
