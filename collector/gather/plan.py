@@ -48,7 +48,6 @@ T = TypeVar("T")
 FIND_SECONDS = 5.0
 """For the lists of ranks: these are cheap, so an agent that needs longer is in trouble."""
 
-_EVERY_THREAD = {"stacks": "native", "threads": "all"}
 _MOVING_SECONDS = 1.0
 """Between two looks at a job that goes on: where they do not show that, looks at all follow, with a longer pause."""
 
@@ -254,7 +253,7 @@ class SweepPlan:
                 advice=f"name at most {MOST_WHOLE_LOOKS}, e.g. ranks=0-7",
             )
         asking.drop_looks()
-        stacks = _EVERY_THREAD if native else {"stacks": self._question.stacks}
+        stacks = self._question.native.asked if native else {"stacks": self._question.stacks}
         step = Step(stage=Stage.LOOKING_CLOSER)
         await asking.look_again(chosen, stacks, self._deadline, step, what="a look at some ranks")
 
@@ -320,8 +319,7 @@ class SweepPlan:
 
     async def _look_natively(self, wanted: Iterable[Process]) -> None:
         step = Step(stage=Stage.LOOKING_DEEPER)
-        stacks = _EVERY_THREAD if self._question.native is NativePolicy.ALL else {"stacks": "native"}
-        await self._asking.look_again(wanted, stacks, self._deadline, step, what="native stacks")
+        await self._asking.look_again(wanted, self._question.native.asked, self._deadline, step, what="native stacks")
 
     async def _look_closer(self, looks: NextLooks) -> None:
         """After a survey: look at those whole that the verdict is about, and at some of them deeper, as in step 4."""

@@ -21,7 +21,7 @@ from queue import Queue
 
 import rig
 
-TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "lock_of_the_task_itself"}
+TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "twice", "busy": [2]}
 
 FOLDER = Path(os.environ.get("TMPDIR", "/tmp"))
 _FORK = multiprocessing.get_context("fork")
