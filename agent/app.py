@@ -77,6 +77,10 @@ Stacking = Annotated[
     Literal["plain", "native", "none"],
     Query(description="`plain`: Python frames, ~10 ms pause per rank; `native`: C frames too, ~1 s; `none`: no pause."),
 ]
+Threads = Annotated[
+    Literal["python", "all"],
+    Query(description="Whose `native` stacks; `all`: those that Python does not know, too, where `debuggers` is on."),
+]
 Window = Annotated[int, Query(ge=0, le=1_000_000, description="Finished flight records to keep per group and lane.")]
 Job = Annotated[str | None, Query(max_length=212, description="Only this job: its name, or `NAME@USER`.")]
 User = Annotated[str | None, Query(max_length=80, description="Only this user's job of that name.")]
@@ -155,13 +159,15 @@ def snapshot(
     user: User = None,
     pid: Annotated[list[int] | None, Query(max_length=1024, description="Only these process ids.")] = None,
     stacks: Stacking = "plain",
+    threads: Threads = "python",
     window: Window = 64,
     full: Full = False,
     ras: Ras = False,
     timeout: Timeout = None,
 ) -> Response:
     """Look at all ranks, those of one job, or some. What cannot be read is reported as `Missing`, never left out."""
-    taken = agent.snapshot(RankFilter(job, tuple(pid or ()), user), LookDepth(stacks, window, full), timeout, ras=ras)
+    depth = LookDepth(stacks, window, full, every_thread=threads == "all" and agent.settings.debuggers)
+    taken = agent.snapshot(RankFilter(job, tuple(pid or ()), user), depth, timeout, ras=ras)
     note_look(agent.audit, taken, who_asks(request), action="snapshot", stacks=stacks, ras=ras)
     return _json(taken)
 

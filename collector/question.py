@@ -24,6 +24,12 @@ class NativePolicy(StrEnum):
     SUSPECTS = "suspects"
     """Only of those whose Python stacks leave the verdict open, after the plain looks."""
     ALL = "all"
+    """And of all their threads, those that Python does not know as well, where an agent may run debuggers."""
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """What an agent is asked for where native stacks are read."""
+        return {"stacks": "native", **({"threads": "all"} if self is NativePolicy.ALL else {})}
 
 
 class Scope(StrEnum):

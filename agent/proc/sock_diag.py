@@ -5,13 +5,14 @@ The answer is about our own network namespace alone. Where address families are 
 
 import socket
 import struct
+from collections.abc import Iterator
 
 _SOCK_DIAG = 4
 _BY_FAMILY = 20
 _REQUEST_AND_DUMP = 0x301
 _DONE, _ERROR = 3, 2
-_SHOW_PEER = 4
-_ATTRIBUTE_PEER = 2
+_SHOW_PEER, _SHOW_PENDING = 4, 8
+_ATTRIBUTE_PEER, _ATTRIBUTE_PENDING = 2, 3
 _SECONDS = 0.3
 _MOST_ANSWERS = 256
 _ANSWER_BYTES = 65_536
@@ -22,8 +23,11 @@ _ATTRIBUTE = struct.Struct("=HH")
 
 
 def unix_peers() -> dict[int, int]:
-    """Return the inode of the other end of each connected unix socket, by its own inode; empty where refused."""
-    body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 0xFFFF_FFFF, 0, _SHOW_PEER, 0, 0)
+    """Return the inode of the other end of each connected unix socket, by its own inode; empty where refused.
+
+    A connection that nobody has accepted yet has none: it is with the socket that listens, which lists who has come.
+    """
+    body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 0xFFFF_FFFF, 0, _SHOW_PEER | _SHOW_PENDING, 0, 0)
     head = _HEAD.pack(_HEAD.size + len(body), _BY_FAMILY, _REQUEST_AND_DUMP, 1, 0)
     found: dict[int, int] = {}
     try:
@@ -47,20 +51,22 @@ def parse_answer(data: bytes, found: dict[int, int]) -> bool:
             return False
         if at + _HEAD.size + _MESSAGE.size <= len(data):
             inode = _MESSAGE.unpack_from(data, at + _HEAD.size)[4]
-            peer = _peer(data[at + _HEAD.size + _MESSAGE.size : at + length])
-            if peer is not None:
-                found[inode] = peer
+            for kind, peers in _attributes(data[at + _HEAD.size + _MESSAGE.size : at + length]):
+                if kind == _ATTRIBUTE_PENDING:
+                    found.update(dict.fromkeys(peers, inode))
+                elif kind == _ATTRIBUTE_PEER and peers[:1] > (0,):
+                    found[inode] = peers[0]
         at += (length + 3) & ~3
     return True
 
 
-def _peer(attributes: bytes) -> int | None:
+def _attributes(data: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Iterate over attributes that are lists of inodes."""
     at = 0
-    while at + _ATTRIBUTE.size <= len(attributes):
-        length, kind = _ATTRIBUTE.unpack_from(attributes, at)
-        if length < _ATTRIBUTE.size or at + length > len(attributes):
-            return None
-        if kind == _ATTRIBUTE_PEER and length >= _ATTRIBUTE.size + 4:
-            return int(struct.unpack_from("=I", attributes, at + _ATTRIBUTE.size)[0])
+    while at + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        if length < _ATTRIBUTE.size or at + length > len(data):
+            return
+        count = (length - _ATTRIBUTE.size) // 4
+        yield kind, struct.unpack_from(f"={count}I", data, at + _ATTRIBUTE.size)
         at += (length + 3) & ~3
-    return None

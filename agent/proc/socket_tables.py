@@ -20,6 +20,7 @@ _STATES = {
     8: "CLOSE_WAIT", 9: "LAST_ACK", 10: "LISTEN", 11: "CLOSING", 12: "NEW_SYN_RECV",
 }  # fmt: skip
 _UNIX_STATES = {1: "UNCONNECTED", 2: "CONNECTING", 3: "ESTABLISHED", 4: "DISCONNECTING"}
+_SYN_SENT = b"02"
 _UNIX_ACCEPTS = 0x10000
 _MAPPED = b"0000000000000000FFFF0000"
 """How an IPv4 address begins in the table of IPv6 (::ffff:a.b.c.d), in little-endian words."""
@@ -106,15 +107,21 @@ class Sockets:
         return self._ends.get(_ends(fields)[::-1]) if kind.startswith("tcp") else None
 
     def accepting(self, inode: int) -> list[int]:
-        """Return the inodes of sockets that should accept the connection of a TCP socket; none where it is accepted."""
+        """Return the inodes of sockets that should accept the connection of a TCP socket; none where it is accepted.
+
+        A backlog that is full has no entry for it: then only a socket that listens at that very address is told.
+        """
         kind, fields = self._rows.get(b"%d" % inode, ("", []))
-        if not kind.startswith("tcp") or _ends(fields)[::-1] not in self._unaccepted:
+        refused = fields[3:4] == [_SYN_SENT]
+        if not kind.startswith("tcp") or not (refused or _ends(fields)[::-1] in self._unaccepted):
             return []
         there = _ends(fields)[1]
         port = int(there.rpartition(b":")[2], 16)
         at = {each: _ends(self._rows[b"%d" % each][1])[0] for each in self.listening(port)}
         exact = [each for each, address in at.items() if address == there]  # goes before those of all addresses
-        return exact or [each for each, address in at.items() if not address.rpartition(b":")[0].strip(b"0")]
+        if exact or refused:
+            return exact
+        return [each for each, address in at.items() if not address.rpartition(b":")[0].strip(b"0")]
 
     def get(self, inode: int) -> SocketEntry | None:
         """Return the socket with this inode; None where no table has it, or not with sense."""

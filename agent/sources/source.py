@@ -19,6 +19,8 @@ class LookDepth(NamedTuple):
     full: bool = False
     brief: bool = False
     """For a survey: without descriptors, and of the ranks alone, not of what they have started."""
+    every_thread: bool = False
+    """With native stacks: also of threads that Python does not know, which stops the process once more."""
 
 
 class Source(Protocol):

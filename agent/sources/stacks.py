@@ -23,14 +23,14 @@ from agent.sources.source import Answer, LookDepth
 from agent.sources.waits.other_ends import AWAITING
 from agent.tools.memory_budget import Memory
 from agent.tools.pyspy import dump_stacks
-from agent.tools.pystack import dump_stacks_with_pystack
+from agent.tools.pystack import dump_stacks_with_pystack, with_unknown_threads
 from agent.tools.syscall_names import read_syscall
 from shared.errors import NotPermitted
 from shared.json_bounds import json_cost
 from shared.missing import Missing, Reason
 from shared.wire.job_names import is_same_job
 from shared.wire.snapshot import Child, Process
-from shared.wire.stacks import Stacks
+from shared.wire.stacks import Frame, Stacks
 
 _MOST_CHILDREN = 64
 _MOST_CHILD_STACKS = 8
@@ -72,6 +72,9 @@ class StacksSource:
             raise Unavailable(Reason.NOT_ENABLED, "the request asked for no stacks")
         native = question.stacks == "native"
         stacks = self._stacks(rank.stat.pid, context, native=native, deadline=deadline, fallback=self._fallback)
+        if question.every_thread and isinstance(stacks, Stacks) and stacks.native:
+            with suppress(Unavailable, Gone, NotPermitted):
+                stacks = with_unknown_threads(stacks, context.procfs, rank.stat.pid, self._fallback, deadline)
         stacks = _within(stacks, _MOST_KEPT)
         if question.brief:
             return {"stacks": stacks}
@@ -80,7 +83,7 @@ class StacksSource:
         return {
             "stacks": stacks,
             "children": children,
-            "followed": self._followed(rank, children, context, deadline),
+            "followed": self._followed(rank, children, context, deadline, asks=_asks_by_threads(stacks)),
             "beside": self._others(rank, rank.beside, context, deadline),
             "above": () if requests is None else self._others(rank, requests.servers, context, deadline),
             "requests": requests,
@@ -119,12 +122,12 @@ class StacksSource:
         return tuple(sorted((c for c in children if isinstance(c, Child)), key=lambda child: child.process.pid))
 
     def _followed(
-        self, rank: Rank, children: Sequence[Child], context: LookContext, deadline: Deadline
+        self, rank: Rank, children: Sequence[Child], context: LookContext, deadline: Deadline, *, asks: bool
     ) -> tuple[Child, ...]:
         """Look at whoever owes the rank or its children what they wait for, and at whoever owes these something."""
         with suppress(Gone, NotPermitted):
             call = read_syscall(context.procfs, rank.stat.pid)
-            waits = call is not None and call.name in AWAITING
+            waits = asks or (call is not None and call.name in AWAITING)
             waiting = [child.process for child in children]
             waiting += [self._process(rank.stat.pid, rank, context, deadline)] if waits else []
             return self._owing(rank, waiting, context, deadline)
@@ -166,6 +169,17 @@ class StacksSource:
         stacks = _within(self._stacks(process.pid, context, native=False, deadline=deadline), _MOST_KEPT_OF_CHILD)
         after = take_settled_beat(context.procfs, process.pid)
         return Child(process=process.model_copy(update={"after": after}), stacks=stacks, identity=identity)
+
+
+def _asks_by_threads(stacks: Stacks | Missing) -> bool:
+    """Does its main thread call a service by gRPC, whose own threads hold the connection?"""
+    main = None if isinstance(stacks, Missing) else stacks.main
+    return main is not None and not isinstance(stacks, Missing) and any(map(_is_of_grpc, stacks.stack(main)))
+
+
+def _is_of_grpc(frame: Frame) -> bool:
+    # _blocking (grpc/_channel.py:1190)
+    return "grpc/_channel.py" in frame.file
 
 
 def _require_ours(pid: int, rank: Rank, context: LookContext) -> None:

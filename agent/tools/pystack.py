@@ -6,18 +6,19 @@ frames, when somebody asks for them, it stops it for a moment.
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from agent.deadline import Deadline
-from agent.errors import Unavailable
+from agent.errors import Gone, Unavailable
 from agent.proc.procfs import ProcFs
 from agent.tools.run_bounded import Output, run_bounded
 from agent.tools.stop_guard import trace_process
-from shared.errors import UnreadableDump
+from shared.errors import NotPermitted, UnreadableDump
 from shared.formats.stack_dumps import parse_pystack_text
 from shared.missing import Reason
 from shared.redaction.redact import redact
-from shared.wire.stacks import Stacks
+from shared.wire.stacks import Stacks, StackTable
 
 NO_NATIVE = (
     "without native frames: for these pystack must be allowed to signal the process, as its own user, root or a holder "
@@ -32,14 +33,28 @@ def dump_stacks_with_pystack(pid: int, program: Path, deadline: Deadline) -> Sta
     return read_pystack(run_bounded(command, deadline), deadline, pid=pid, paused=False)
 
 
+def with_unknown_threads(stacks: Stacks, procfs: ProcFs, pid: int, program: Path | None, deadline: Deadline) -> Stacks:
+    """Return native stacks with those of the threads that Python does not know. Raises as `backtrace_with_pystack`."""
+    every = backtrace_with_pystack(procfs, pid, program, deadline)
+    known, table = {thread.tid for thread in stacks.threads}, StackTable(stacks.frames)
+    more = [thread for thread in every.threads if thread.tid not in known]
+    threads = list(stacks.threads)
+    for thread in more:
+        frames = tuple(map(table.add, every.stack(thread)))
+        with suppress(Gone, NotPermitted):
+            name = procfs.stat(pid, thread.tid).name
+            threads.append(thread.model_copy(update={"frames": frames, "name": name}))
+    return stacks.model_copy(update={"threads": tuple(threads), "frames": table.frames})
+
+
 def backtrace_with_pystack(procfs: ProcFs, pid: int, program: Path | None, deadline: Deadline) -> Stacks:
-    """Return Python and native frames of Python's threads; it stops the process. Raises Unavailable or Gone.
+    """Return Python and native frames of all threads; it stops the process. Raises Unavailable or Gone.
 
     Python frames alone where pystack may not have the others, which it asks for by a signal that does nothing.
     """
     if program is None:
         raise Unavailable(Reason.NOT_FOUND, HOW_TO_INSTALL)
-    native = ["--native"] if _may_signal(pid) else []
+    native = ["--native-all"] if _may_signal(pid) else []
     command = [str(program), "remote", *native, "--no-color", str(pid)]
     output = trace_process(procfs, pid, command, deadline, end_with=signal.SIGKILL)
     return read_pystack(output, deadline, pid=pid, paused=True)

@@ -9,16 +9,25 @@ from agent.agent import Agent
 from agent.deadline import Deadline
 from agent.settings import AgentSettings
 from cli.settings import read_agent_settings
+from shared.missing import Reason
 
 _T = TypeVar("_T")
 
 _BEAT_SECONDS = 1.0
 """Of all ranks here: a few system calls each."""
+_SEARCH_SECONDS = 15.0
 
 
 def local_settings() -> AgentSettings:
     """Return the settings of an agent that only this process asks."""
     return read_agent_settings().model_copy(update={"token_file": None, "debuggers": True})
+
+
+async def search_through(agent: Agent) -> None:
+    """Find the ranks: nobody has searched before, and on a busy machine one search may come to none of them."""
+    until = Deadline(_SEARCH_SECONDS)
+    while until.left() > 0 and any(each.reason is Reason.TIMED_OUT for each in (await in_thread(agent.ranks)).missing):
+        pass
 
 
 @asynccontextmanager

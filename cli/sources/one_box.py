@@ -10,7 +10,7 @@ import httpx
 
 from agent.agent import Agent
 from agent.app import create_app
-from cli.sources.agent_here import beating, local_settings
+from cli.sources.agent_here import beating, local_settings, search_through
 from cli.sources.bundle import judged_here
 from cli.sources.helpers import run_with_helpers
 from cli.sources.job_source import Aspect, DeepChoice, JobChoice, JobNames, JudgedJob, V, Wanted, make_view
@@ -96,4 +96,6 @@ async def local_agent(agent: Agent | None = None) -> AsyncIterator[httpx.ASGITra
     """Yield the way to this machine's agent, in this process: without one given, one for as long as the block lasts."""
     app = create_app(local_settings(), agent)
     async with beating(app.state.agent):
+        if agent is None:
+            await search_through(app.state.agent)
         yield httpx.ASGITransport(app=app, raise_app_exceptions=False)

@@ -23,6 +23,7 @@ from collector.align.work.values import Ends, Work
 from collector.align.work.work import works_of
 from shared.answer.words import WorkMeans
 from shared.wire.devices import Gpu
+from shared.wire.fds import OtherEnd
 from shared.wire.kernel_events import KernelEvent
 from shared.wire.snapshot import Fds
 from shared.wire.trace import Trace
@@ -105,6 +106,13 @@ class Observations:
         """Return where the wait of a rank leads beyond its groups; None: nowhere, as far as is known."""
         activity = self.activities.get(rank)
         return None if activity is None else trail_of(self.roster.ranks[rank], activity, self._owners)
+
+    def leads_out(self, rank: int, at: OtherEnd) -> bool:
+        """Is it a connection to somebody who is no rank of the job?"""
+        host = self.roster.ranks[rank].host
+        ours = all((host, holder.pid) in self._owners.pids for holder in at.holders)
+        ours = ours if at.holders else (at.name, at.local) in self._connections
+        return at.kind == "socket" and not at.own and not ours
 
     @cached_property
     def _owners(self) -> Owners:

@@ -253,9 +253,9 @@ class SweepPlan:
                 advice=f"name at most {MOST_WHOLE_LOOKS}, e.g. ranks=0-7",
             )
         asking.drop_looks()
-        stacks = "native" if native else self._question.stacks
+        stacks = self._question.native.asked if native else {"stacks": self._question.stacks}
         step = Step(stage=Stage.LOOKING_CLOSER)
-        await asking.look_again(chosen, {"stacks": stacks}, self._deadline, step, what="a look at some ranks")
+        await asking.look_again(chosen, stacks, self._deadline, step, what="a look at some ranks")
 
     async def _consider(self) -> NextLooks:
         return await self._think(next_looks)
@@ -319,7 +319,7 @@ class SweepPlan:
 
     async def _look_natively(self, wanted: Iterable[Process]) -> None:
         step = Step(stage=Stage.LOOKING_DEEPER)
-        await self._asking.look_again(wanted, {"stacks": "native"}, self._deadline, step, what="native stacks")
+        await self._asking.look_again(wanted, self._question.native.asked, self._deadline, step, what="native stacks")
 
     async def _look_closer(self, looks: NextLooks) -> None:
         """After a survey: look at those whole that the verdict is about, and at some of them deeper, as in step 4."""

@@ -2,10 +2,11 @@
 
 Of a live job, in this order:
 
-1. Who waits for work is idle, or cut off: nobody can tell. Nor of ranks that all wait for devices on which nothing is
-   in flight on record: these may compute, or replay a CUDA graph, which the GPUs alone tell. Who runs another rank's
-   call goes on. A process outside the job that is waited for is judged as a rank would be, where it was examined; one
-   that waits for work, or for its own peers, and one that nobody examined, has as long as who works.
+1. Who waits for work is idle, or cut off: nobody can tell, unless others await its own part on record. Nor of ranks
+   that all wait for devices on which nothing is in flight on record: these may compute, or replay a CUDA graph, which
+   the GPUs alone tell. Who runs another rank's call goes on. A process outside the job that is waited for is judged as
+   a rank would be, where it was examined; one that waits for work, or for its own peers, and one that nobody examined,
+   has as long as who works.
 2. What cannot pass, such as an exit or calls that do not match, needs no time.
 3. Who demonstrably works (`align/work/`) holds the others up, once that is longer than the job usually pauses; it is
    called hung much later, and never for certain (`slow/held_up.py`). So is who moves, though with what is not seen.
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import HELD, Presence
+from collector.align.stacks.other_threads import other_threads
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.work.trails import is_stuck
 from collector.align.work.values import Work
@@ -33,7 +35,7 @@ from collector.judge.report.headline import Interpretation
 from collector.judge.report.summaries import summary_of
 from collector.judge.slow.held_up import HungFrom, at_work, held_up, when_due, works_elsewhere
 from collector.judge.tempered import tempered
-from shared.answer.words import Kind, Verdict
+from shared.answer.words import Cause, Kind, Verdict
 from shared.isolation import costs_itself
 from shared.plural import either, ranks_with
 from shared.wire.snapshot import RankSnapshot
@@ -62,6 +64,7 @@ def doubt_of_pause(fault: Fault, observations: Observations) -> Interpretation |
     works = at_work(fault, observations, due, stall)
     needed = motion.needed(busy=_is_starting(fault)) if works else _needed(fault, suspects, phase, observations)
     unclear = _was_not_seen_twice(fault, suspects, observations) or _moves(fault, suspects, observations)
+    unclear = unclear or any(_may_be_sent(rank, observations) for rank in suspects)
     needed = max(needed, due.seconds) if unclear and not works else needed
     lasting = stall if works else min([stall, *_since_spoken(suspects, observations)])
     if works and stall >= needed:
@@ -220,6 +223,17 @@ def _moves(fault: Fault, suspects: tuple[int, ...], observations: Observations) 
         return any(motions.get(view.rank) is Motion.BUSY for view in observations.roster.present())
     busy = (rank for rank in suspects if motions.get(rank) is Motion.BUSY)
     return not all(map(observations.may_wait, busy))
+
+
+def _may_be_sent(rank: int, observations: Observations) -> bool:
+    """May the work for which it waits come over a connection, its own or that of another of its threads?"""
+    seen, view = observations.activities.get(rank), observations.roster.ranks[rank]
+    if seen is None or not seen.is_owed:
+        return False
+    ends = () if view.process is None else view.process.awaits
+    return any(observations.leads_out(rank, at) for at in ends) or any(
+        each.cause is Cause.NETWORK for each in other_threads(view)
+    )
 
 
 def _is_unseen(fault: Fault) -> bool:

@@ -42,7 +42,7 @@ from collector.align.coverage import coverage_of
 from collector.align.expected import Expected
 from collector.align.groups.device_queues import unfinished
 from collector.align.groups.process_groups import line_up
-from collector.align.groups.wait_edges import Edge, find_edges
+from collector.align.groups.wait_edges import Edge, find_edges, with_owed
 from collector.align.job_owner import Whose, one_users
 from collector.align.logs.attributed_lines import hear, is_wait
 from collector.align.node_facts import node_facts, with_endings
@@ -190,6 +190,7 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     activities = ByRank(seen, lambda _: NOT_SEEN)  # 8
     motion = motion_of(roster, activities)  # 2
     edges = find_edges(groups, roster, traces, activities)  # 5
+    activities = with_owed(activities, edges)
     earlier = (expected.usual_pause_seconds, frozenset(expected.faulty_hosts), expected.found_hung)
     return Observations(roster, motion, groups, traces, activities, edges, nodes, hear(roster), *earlier)
 

@@ -44,6 +44,8 @@ PYSTACK_THREAD = re.compile(
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 #     (Python) File "/srv/train.py", line 32, in main
 _PYSTACK_FRAME = re.compile(r'\s+\((Python|C)\) File "(.{1,1000}?)", line (\d{1,9}), in (.{1,2000}?)\s*')
+# wait (inlined) (/usr/lib/libc.so.6)
+_IN_LIBRARY = re.compile(r"(.{1,2000}?)(?: \(inlined\))? \(([^()]{1,1000})\)")
 
 # Thread 3 (LWP 4787 "python"):        Thread 1 (Thread 0x7f31c0a1 (LWP 4784) "python"):        Thread 2 (LWP 4786):
 _GDB_THREAD = re.compile(
@@ -107,10 +109,18 @@ def parse_pystack_text(text: str, *, pid: int | None = None, paused: bool = Fals
     table, threads = StackTable(), []
     for header, body in _sections(text, PYSTACK_THREAD):
         found = (m for m in (_PYSTACK_FRAME.fullmatch(line) for line in body if len(line) < 4000) if m)
-        frames = [Frame(_cut(m[4]), _cut(m[2]), int(m[3]), native=m[1] == "C") for m in found]
+        frames = [_pystack_frame(m[1] == "C", m[2], int(m[3]), m[4]) for m in found]
         indices = _indices(frames[::-1], table)
         threads.append(Thread(tid=int(header[1]), holds_gil="Has the GIL" in header[2], frames=indices))
     return _found(text, "pystack dump", threads, table, pid=pid, paused=paused)
+
+
+def _pystack_frame(native: bool, file: str, line: int, function: str) -> Frame:
+    """Name the library of a native frame, as py-spy does, and not the source it was once built from."""
+    match = _IN_LIBRARY.fullmatch(function) if native else None
+    if match is not None:
+        function, file, line = match[1], match[2], 0
+    return Frame(_cut(function), _cut(file), line, native)
 
 
 def _found(text: str, what: str, threads: Sequence[Thread], table: StackTable, **more: Any) -> Stacks:

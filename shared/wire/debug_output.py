@@ -15,7 +15,7 @@ class How(StrEnum):
     GDB = "gdb"
     """All threads with native frames, including threads without Python. Stops the process for seconds."""
     PYSTACK = "pystack"
-    """Python and native frames of Python threads. Stops the process briefly."""
+    """Python and native frames of all threads. Stops the process briefly."""
     SYSCALLS = "syscalls"
     """System calls for some seconds (strace). Each of them is slower during that time."""
 

@@ -18,8 +18,8 @@ class Holder(Value):
 
 
 EndKind = Literal["socket", "clients", "pipe", "fifo", "terminal", "child", "semaphore"]
-"""What a process waits at: a connection, new ones, a pipe, a FIFO by its path, whoever types, the end of a child, or
-what it shares with other processes by multiprocessing.
+"""What a process waits at: a connection, new ones or datagrams of anybody, a pipe, a FIFO by its path, whoever types,
+the end of a child, or what it shares with other processes by multiprocessing.
 """
 
 

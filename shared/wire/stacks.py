@@ -4,6 +4,7 @@ Frames are kept outermost first, which is how stacks merge into prefix trees. py
 print innermost first; their parsers reverse them once.
 """
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
@@ -96,6 +97,7 @@ class OfProcesses(Value):
         description="Which it is on this node: device and inode of the memory, as in /proc/PID/maps.",
     )
     mine: bool = Field(default=False, description="Of a lock: does this process hold it itself?")
+    lone: bool = Field(default=False, description="Has no other process on this node that memory?")
     parties: int | None = Field(default=None, ge=0, description="Of a barrier: how many meet there.")
     come: int | None = Field(default=None, ge=0, description="Of a barrier: how many have come.")
 
@@ -138,8 +140,8 @@ class ServedKey(Value):
 class StackTable:
     """Builds the frame table of one process as its threads are read."""
 
-    def __init__(self) -> None:
-        self._index: dict[Frame, int] = {}
+    def __init__(self, frames: Iterable[Frame] = ()) -> None:
+        self._index = {frame: at for at, frame in enumerate(frames)}
 
     def add(self, frame: Frame) -> int:
         """Return the index of `frame`, adding it when new."""

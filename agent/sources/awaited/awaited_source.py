@@ -28,6 +28,7 @@ from shared.wire.stacks import Awaited, ServedKey
 
 _SECONDS = 1.0
 _MOST_THREADS = 64
+_INIT = 1
 
 
 class AwaitedSource:
@@ -45,6 +46,8 @@ class AwaitedSource:
             regions = read_mappings(procfs, pid)
             here = Interpreter(memory, regions)
             awaited = tuple(_awaited(here, memory, regions, _numbers(procfs, pid)))
+            limit = deadline.at_most(_SECONDS)
+            awaited = tuple(_told_whether_lone(each, procfs, pid, limit) for each in awaited)
             served = tuple(keys_awaited(procfs, pid, memory, regions))
         return {self.name: awaited, "served": served or _served_by_launcher(procfs, rank, deadline)}
 
@@ -64,6 +67,28 @@ def _awaited(
             found = found or awaited_at_home(here, tids[inner], frames, frozenset(threads))
             if found is not None:
                 yield found
+
+
+def _told_whether_lone(awaited: Awaited, procfs: ProcFs, pid: int, deadline: Deadline) -> Awaited:
+    """Tell of what processes share whether another of the same user has it; where one cannot be asked, nothing."""
+    shared = awaited.shared
+    if shared is None or not shared.memory:
+        return awaited
+    memory, uids = f" {shared.memory} ".encode(), procfs.uids(pid)
+    for other in procfs.pids():
+        if other != pid and procfs.uids(other) == uids and _may_have(memory, procfs, other, deadline):
+            return awaited
+    return awaited.model_copy(update={"shared": shared.model_copy(update={"lone": True})})
+
+
+def _may_have(memory: bytes, procfs: ProcFs, pid: int, deadline: Deadline) -> bool:
+    """Is it in the list of what a process has mapped, or can that not be read? The first process is no job's then."""
+    try:
+        return deadline.left() <= 0.0 or procfs.stat(pid).state == "D" or memory in procfs.maps(pid)
+    except Gone:
+        return False
+    except NotPermitted:
+        return pid != _INIT
 
 
 def _served_by_launcher(procfs: ProcFs, rank: Rank, deadline: Deadline) -> tuple[ServedKey, ...]:

@@ -17,7 +17,8 @@ _RUNS_TASK = (
 )
 """Functions that wait for a task, where they are, and the variable that has it."""
 _TASK, _GATHERED = "_asyncio.Task", "_GatheringFuture"
-_FUTURE_ITERATOR, _WRAPPER = "_asyncio.FutureIter", "coroutine_wrapper"
+_STEPS = frozenset({"coroutine", "generator", "async_generator"})
+_WRAPPERS = frozenset({"_asyncio.FutureIter", "coroutine_wrapper", "async_generator_asend"})
 _WRAPPED_AT = 16
 _PENDING = bytes(4)
 _MOST_STEPS = 64
@@ -58,13 +59,13 @@ def _chain(here: Interpreter, awaited: int) -> AwaitChain | None:
     layout, frames, task = _LAYOUTS[here.objects.version], list[PythonFrame](), ""
     for _ in range(_MOST_STEPS):
         kind = here.objects.type_name(awaited) if awaited else ""
-        if kind == "coroutine":
+        if kind in _STEPS:
             step = here.awaited(awaited)
             if step is None:
                 break
             frames.append(step[0])
             awaited = step[1]
-        elif kind in (_FUTURE_ITERATOR, _WRAPPER):
+        elif kind in _WRAPPERS:
             awaited = here.objects.pointer(awaited + _WRAPPED_AT)
         elif kind == _TASK:
             task = _name(here, here.objects.pointer(awaited + layout.name))

@@ -103,9 +103,21 @@ def _awaited(process: Process, call: Syscall, context: LookContext) -> Iterator[
         pid, at_pipe = process.pid, (process.wchan or "").endswith(_AT_PIPE)
         fds = call.fds if call.fd is None or call.name in EPOLLS else (call.fd,)
         ends = [_end(context, pid, fd, at_pipe=at_pipe) for fd in fds]
-        if call.name in POLLS and not any(ends):  # ZeroMQ: its own threads watch the sockets, and wake this one
-            ends = [_end(context, pid, fd, at_pipe=False) for fd in _watched_by_threads(context.procfs, pid)]
         yield from (end for end in ends if end is not None)
+        if call.name in POLLS and not any(ends):
+            yield from _by_threads(context, pid)
+        elif call.name in EPOLLS and all(end is None or end.own for end in ends):
+            yield from (end for end in _by_threads(context, pid) if end.kind != "clients")
+    elif call.name == "futex" and call.ends_in_seconds is not None:  # gRPC looks again and again
+        yield from (end for end in _by_threads(context, process.pid) if end.kind != "clients")
+
+
+def _by_threads(context: LookContext, pid: int) -> Iterator[OtherEnd]:
+    """ZeroMQ's and gRPC's own threads watch the sockets, and wake the one that waits."""
+    for fd in _watched_by_threads(context.procfs, pid):
+        end = _end(context, pid, fd, at_pipe=False)
+        if end is not None:
+            yield end
 
 
 def _watched_by_threads(procfs: ProcFs, pid: int) -> tuple[int, ...]:
@@ -133,7 +145,7 @@ def _of_socket(context: LookContext, pid: int, fd: int, inode: int) -> OtherEnd 
     entry = table.get(inode)
     if entry is None:
         return None
-    if entry.state == "LISTEN":
+    if entry.state == "LISTEN" or (entry.kind == "udp" and entry.remote.endswith(":0")):
         return OtherEnd(kind="clients", fd=fd, name=entry.local, unread_bytes=entry.unread_bytes)
     peer = context.unix_peers.get(inode) if entry.kind == "unix" else table.other_end(inode)
     other = None if peer is None else table.get(peer)

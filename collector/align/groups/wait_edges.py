@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from collector.align.groups.device_queues import Queue, queues_of
-from collector.align.groups.signature_rules import OTHER_SIDE
+from collector.align.groups.signature_rules import NEEDS_ALL, OTHER_SIDE
 from collector.align.groups.table import NONE, GroupView, PendingP2P
-from collector.align.roster import UNKNOWN, Roster
+from collector.align.roster import UNKNOWN, ByRank, Roster
 from collector.align.stacks.activity import Activity, place
 from collector.align.stacks.user_frames import user_call
 from collector.align.wait_states import WaitState, wait_state
@@ -64,6 +64,15 @@ class Edge:
             sequence=self.sequence,
             call_site=None if site is None else place(site),
         )
+
+
+def with_owed(activities: ByRank[Activity], edges: Iterable[Edge]) -> ByRank[Activity]:
+    """Nobody is idle whose own part others await in an operation of all. Whoever hands out work may have none."""
+    owing = {rank for edge in edges if edge.signature.op in NEEDS_ALL for rank in edge.holders}
+    idle = [rank for rank in owing if activities[rank].may_be_idle]
+    return activities.with_changed(
+        {rank: replace(activities[rank], may_be_idle=False, may_pass=True, is_owed=True) for rank in idle}
+    )
 
 
 def age_of(edge: Edge) -> tuple[bool, int, str, int]:

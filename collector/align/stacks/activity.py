@@ -207,8 +207,8 @@ def _with_kernel(seen: Activity, process: Process | None) -> Activity:
     asleep = agrees and sleeps and seen.is_plain
     if asleep and seen.told is Told.IN_USER_CODE:
         said = _placed(said, "asleep in user code")
-    if agrees and name in AWAITS_ANY and seen.told is Told.IN_USER_CODE:  # what it waits for comes from elsewhere
-        serves = any(at.kind == "clients" for at in process.awaits)
+    serves = any(at.kind == "clients" for at in process.awaits)
+    if agrees and seen.is_plain and (serves or name in AWAITS_ANY):  # what it waits for comes from elsewhere
         label = "waiting for clients" if serves else "waiting for a descriptor to become ready"
         said = replace(_placed(said, label), may_pass=True, may_be_idle=serves)
     return replace(said, kernel_agrees=agrees, kernel_tells=asleep)

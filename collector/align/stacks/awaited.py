@@ -85,6 +85,8 @@ def shared_in_words(shared: OfProcesses) -> str:
     named = f"a multiprocessing {shared.kind}"
     if shared.mine:
         return f"{named} that its own process has taken"
+    if shared.lone:
+        return f"{named} that no other process has, or that ended with it"
     if shared.come is not None and shared.parties is not None:
         return f"{named} that {shared.come} of {counted(shared.parties, 'process')} have reached"
     return f"{named} {_OWED[shared.kind]}"

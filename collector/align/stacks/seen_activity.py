@@ -1,5 +1,6 @@
 """What a rank was seen doing: the value that everything else here reads, tells or refines."""
 
+import re
 from dataclasses import dataclass, replace
 
 from collector.align.stacks.awaited import ThreadWait
@@ -8,6 +9,8 @@ from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
 from shared.wire.stacks import Frame, OfProcesses
 
+# _blocking (grpc/_channel.py:1190); __await__ (grpc/aio/_call.py:327)
+_OF_GRPC = re.compile(r"(^|/)grpc/(aio/)?_\w+\.py$")
 _PLAIN = frozenset({Told.IN_USER_CODE, Told.IN_LIBRARY})
 """Neither a frame nor the kernel tells anything."""
 
@@ -36,6 +39,8 @@ class Activity:
     """Is it where a healthy rank may be for a minute, too: network, disk, a child process, a thread of its own?"""
     may_be_idle: bool = False
     """Does it look like a loop that waits for work, which may take for ever and is no fault?"""
+    is_owed: bool = False
+    """Would it look idle, if others did not wait for its own part in an operation on record?"""
     runs_call: bool = False
     """Does it run a remote procedure call of another rank's?"""
     c_read: bool = False
@@ -58,6 +63,12 @@ class Activity:
     def waits_for_others(self) -> bool:
         """Does it wait for work, or for another process by what both share?"""
         return self.may_be_idle or WaitsOn.OTHER_PROCESS in self.waits_on
+
+    @property
+    def asks_by_threads(self) -> bool:
+        """Does it call a service by gRPC, whose own threads hold the connection?"""
+        chain = () if self.awaited is None else self.awaited.awaited.chain
+        return any(_OF_GRPC.search(frame.file) for frame in (*self.frames, *chain))
 
     @property
     def is_plain(self) -> bool:

@@ -24,6 +24,8 @@ from shared.wire.fds import Holder, OtherEnd
 from shared.wire.snapshot import Child, Fds, Identity, Process, RankSnapshot
 
 _MOST_HOPS = 8
+_WAKERS = frozenset("futex epoll_wait epoll_pwait epoll_pwait2".split())
+"""Calls in which other threads wake a process, whose own connections are told beside what it watches itself."""
 _CHILD_WAITS = frozenset({"wait4", "waitid"})
 
 
@@ -108,11 +110,11 @@ def trail_of(view: RankView, activity: Activity, owners: Owners) -> Trail | None
         at = OtherEnd(kind="semaphore", name=shared_in_words(shared), local=shared.memory)
         hops = (Hop(process.pid, process.name, _call(process), at),)
         rank = owners.barriers.get((view.host, shared.memory))
-        leads = Leads.UNSEEN if rank is None else Leads.RANK
+        leads = Leads.NOBODY if shared.lone else Leads.UNSEEN if rank is None else Leads.RANK
         return None if shared.mine else Trail(view.rank, view.host, hops, leads, rank)
     if activity.waits_for_ranks or activity.doing is Doing.DEVICE:
         return None
-    return _Walk(view, owners).on_from(process, ())
+    return _Walk(view, owners, asks=activity.asks_by_threads).on_from(process, ())
 
 
 def is_stuck(end: Bystander) -> bool:
@@ -125,8 +127,8 @@ def is_stuck(end: Bystander) -> bool:
 class _Walk:
     """The walk from one rank."""
 
-    def __init__(self, view: RankView, owners: Owners) -> None:
-        self._view, self._owners = view, owners
+    def __init__(self, view: RankView, owners: Owners, *, asks: bool) -> None:
+        self._view, self._owners, self._asks = view, owners, asks
         self._others = {child.process.pid: child for child in _others(view.looks[-1])}
         self._family = frozenset(child.process.pid for child in view.looks[-1].children)
         fds = view.looks[-1].fds
@@ -164,17 +166,24 @@ class _Walk:
             child = next((at for at in process.awaits if at.holders), OtherEnd(kind="child", holders=children))
             return child if len(child.holders) == 1 else None
         told = [at for at in process.awaits if at.kind != "clients"]
+        asks = self._asks and process is self._view.process
+        if _call(process) in _WAKERS and process.syscall is not None and not asks:
+            told = [at for at in told if at.fd in process.syscall.fds]
         if process is self._view.process:
             told = [at for at in told if at.fd not in self._to_store]
         ends = list({tuple(holder.pid for holder in at.holders) or at.name: at for at in told}.values())
-        if _call(process) in AWAITS_ANY:
+        if _call(process) in AWAITS_ANY or asks:
             ends = [at for at in ends if at.holders or not at.own]
-        strange = [at for at in ends if not all(self._is_ours(holder) for holder in at.holders) or not at.holders]
+        strange = [at for at in ends if not all(self._is_ours(holder) for holder in at.holders) or self._is_far(at)]
         found = ends if len(ends) == 1 else strange
         return found[0] if len(found) == 1 else None
 
     def _is_ours(self, holder: Holder) -> bool:
         return (self._view.host, holder.pid) in self._owners.pids
+
+    def _is_far(self, at: OtherEnd) -> bool:
+        """Does nobody hold it here, nor a rank of the job that was asked?"""
+        return not at.holders and (at.name, at.local) not in self._owners.ends
 
     def _trail(
         self, hops: tuple[Hop, ...], leads: Leads, holder: Holder | None = None, *, to_rank: int | None = None

@@ -104,7 +104,8 @@ def _asleep(view: RankView, activity: Activity) -> Work | None:
     """Rule 2. Of another thread than the main one nobody knows how long it sleeps."""
     process = view.process
     left = None if process is None or process.syscall is None else process.syscall.ends_in_seconds
-    inside = activity.waits_on & {WaitsOn.OWN_THREAD, WaitsOn.OTHER_PROCESS} and not _by_event(activity)
+    home = bool(activity.waits_on & {WaitsOn.OWN_THREAD, WaitsOn.OTHER_PROCESS}) or activity.asks_by_threads
+    inside = home and not _by_event(activity)
     if left is None or view.apart is not None or inside:
         return None
     where = _at(activity)

@@ -159,6 +159,19 @@ def test_who_should_accept_a_connection(mine: str, others: str | None) -> None:
         assert Sockets(ProcFs(), os.getpid()).accepting(inode) == []
 
 
+def test_a_connection_for_which_a_backlog_has_no_room_is_with_whoever_listens() -> None:
+    """Its SYN was dropped, and the kernel sends it again."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as held:
+        for _ in range(3):
+            near = held.enter_context(socket.socket())
+            near.setblocking(False)
+            near.connect_ex(server.getsockname())
+        inode = os.fstat(near.fileno()).st_ino
+        table = Sockets(ProcFs(), os.getpid())
+        assert (entry := table.get(inode)) is not None and entry.state == "SYN_SENT"
+        assert table.accepting(inode) == [os.fstat(server.fileno()).st_ino]
+
+
 def test_unix_sockets_of_the_kernel(tmp_path: Path) -> None:
     """With and without a path."""
     table = "Num …\nff: 2 0 00010000 0001 01 5 /run/x y\nff: 3 0 0 0001 03 6\nx\n"

@@ -66,6 +66,21 @@ def test_stacks_of_a_sleeping_process() -> None:
     assert any("nanosleep" in frame.function for frame in found.frames if frame.native)
 
 
+def test_threads_that_python_does_not_know_are_told_where_all_are_asked_for() -> None:
+    """By their names in the kernel; what Python runs is told as without them."""
+    begun = "import numpy\nmatrix = numpy.ones((400, 400))\nmatrix @ matrix\n"
+    with running(begun + WAITS, env={**os.environ, "OPENBLAS_NUM_THREADS": "2"}) as process:
+        asked = StacksSource(find_program("py-spy"), ThreadPool(), fallback=find_program("pystack"))
+        few, every = (
+            ask_source(asked, rank_of(process.pid), LookDepth("native", every_thread=each), seconds=60)
+            for each in (False, True)
+        )
+    (more,) = every.threads[len(few.threads) :]
+    assert functions(every) == functions(few)
+    assert more.name == "python" and all(frame.native for frame in every.stack(more))
+    assert any("pthread_cond_wait" in frame.function for frame in every.stack(more))
+
+
 def test_stopped_process_is_never_stopped_by_us(tmp_path: Path) -> None:
     """py-spy is told not to attach, and gets the stacks all the same."""
     log = tmp_path / "arguments"

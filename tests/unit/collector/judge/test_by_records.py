@@ -310,11 +310,27 @@ RECV_INTO = Frame("SocketIO.readinto", "/usr/lib/python3.11/socket.py", 706)
 INIT = Frame("init_process_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1854)
 
 
-def test_a_server_that_waits_for_work_is_never_called_hung() -> None:
+def idle_on_two(op: str, seconds: float) -> Diagnosis:
+    """Rank 2 waits at its queue, and the others for it in an operation."""
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD, op)] * (3 + (rank != 2)) for rank in range(4)}
     idle = ASLEEP | {2: Seen(frames=(USER, QUEUE_GET, CONDITION_WAIT))}
-    diagnosis = diagnose(live_looks(stuck_on_two(), idle, after_seconds=36_000.0), Expected())
+    return diagnose(live_looks(Job({**steps, 2: [*steps[2], Stay()]}), idle, after_seconds=seconds), Expected())
+
+
+def test_a_server_that_waits_for_work_is_never_called_hung() -> None:
+    """Others wait for what it will hand out."""
+    diagnosis = idle_on_two("broadcast", 36_000.0)
     assert (diagnosis.verdict, diagnosis.findings) == (Verdict.CANNOT_TELL, ())
     assert "waits for work" in diagnosis.headline
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(20.0, Verdict.CANNOT_TELL), (90.0, Verdict.HUNG)])
+def test_nobody_is_idle_whose_own_part_others_await(seconds: float, verdict: Verdict) -> None:
+    """Of a reduction: a minute, and it is not proven, for its work may come yet."""
+    diagnosis = idle_on_two("all_reduce", seconds)
+    assert diagnosis.verdict is verdict
+    assert [each.certainty for each in diagnosis.findings] == [Certainty.SUPPORTED] * len(diagnosis.findings)
+    assert ranks(diagnosis) == [(Kind.RANK_NOT_JOINED, (2,))] * len(diagnosis.findings)
 
 
 @pytest.mark.parametrize("innermost", [JOIN, RECV_INTO], ids=["a thread of its own", "the network"])

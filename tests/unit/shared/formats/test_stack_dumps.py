@@ -15,6 +15,7 @@ from shared.formats.stack_dumps import (
     parse_pystack_dump,
     parse_pystack_text,
 )
+from shared.wire.stacks import Frame
 
 
 def frame(name: str, line: int = 1, **more: Any) -> dict[str, Any]:
@@ -154,7 +155,7 @@ PYSTACK = """\
 Traceback for thread 43 (python3) [] (most recent call last):
     (Python) File "/usr/lib/python3.11/threading.py", line 982, in run
         self._target(*self._args, **self._kwargs)
-    (C) File "???", line 0, in pthread_cond_wait (/usr/lib/libc.so.6)
+    (C) File "./nptl/wait.c", line 618, in pthread_cond_wait (inlined) (/usr/lib/libc.so.6)
 
 Traceback for thread 42 (python3) [Has the GIL] (most recent call last):
     (Python) File "/srv/train.py", line 3, in <module>
@@ -167,10 +168,10 @@ def test_text_of_pystack() -> None:
     assert stacks.main is not None
     assert [f.function for f in stacks.stack(stacks.main)] == ["<module>"]
     other = stacks.threads[0]
-    assert [(f.function, f.line, f.native) for f in stacks.stack(other)] == [
-        ("run", 982, False),
-        ("pthread_cond_wait (/usr/lib/libc.so.6)", 0, True),
-    ]
+    assert stacks.stack(other) == (
+        Frame("run", "/usr/lib/python3.11/threading.py", 982),
+        Frame("pthread_cond_wait", "/usr/lib/libc.so.6", 0, native=True),
+    )
     assert [thread.holds_gil for thread in stacks.threads] == [False, True]
 
 

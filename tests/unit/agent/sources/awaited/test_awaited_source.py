@@ -1,5 +1,6 @@
 """What real threads of real interpreters wait for in their own process, as their memory tells."""
 
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -153,7 +154,23 @@ def test_what_processes_share_is_told(python: str, statement: str) -> None:
     """As what it serves, who has come, whether its own process has taken it, and which it is in the list of maps."""
     awaited = waiting(python, statement, "semaphore")
     assert awaited.shared is not None and len(awaited.shared.memory.split()) == 2
-    assert (awaited.call, awaited.shared.model_copy(update={"memory": ""})) == SHARED[statement]
+    assert (awaited.call, awaited.shared.model_copy(update={"memory": "", "lone": False})) == SHARED[statement]
+
+
+def test_what_no_other_process_has_is_told_so() -> None:
+    """Once all others could be asked: one that the kernel holds for a moment cannot."""
+    with running(
+        command=[sys.executable, "-c", f"{PROGRAM}\nmultiprocessing.Semaphore(0).acquire()"], wait=False
+    ) as one:
+        until(lambda: [each for each in seen(one.pid) if each.shared is not None and each.shared.lone], bool)
+
+
+def test_what_another_process_has_mapped_may_be_released() -> None:
+    """That one sleeps, and holds nothing else."""
+    awaited = waiting(
+        sys.executable, "slots = multiprocessing.Semaphore(0)\nos.fork() or stuck()\nslots.acquire()", "semaphore"
+    )
+    assert awaited.shared is not None and not awaited.shared.lone
 
 
 @pytest.mark.parametrize("python", pythons().values(), ids=pythons())

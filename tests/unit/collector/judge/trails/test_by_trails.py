@@ -10,7 +10,7 @@ from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.wire.fds import Fds, Holder, OtherEnd, Socket
 from shared.wire.snapshot import Beat, Child, Identity, NodeSnapshot, Process, RankSnapshot, Syscall
-from shared.wire.stacks import Frame, Stacks, Thread
+from shared.wire.stacks import Awaited, Frame, OfProcesses, Stacks, Thread
 from tests.build.jobs.four_ranks import AWAY, TWO_NODES, looks_without
 from tests.build.jobs.judged import judged
 from tests.build.jobs.placed import with_rank
@@ -229,11 +229,21 @@ def test_who_asks_the_network_again_has_its_time_from_then_on(quiet: float, verd
     assert blamed(waiting({2: end}))[0] is verdict
 
 
-def test_who_polls_for_clients_may_be_idle() -> None:
-    """As ZeroMQ does, and any loop of events: whether something should come nobody can tell."""
-    end = at("clients", call="poll", name="127.0.0.1:80")
-    answer = judged(waiting({2: end}, after=700.0))
-    assert answer.verdict is Verdict.CANNOT_TELL and "waits for work" in answer.headline
+@pytest.mark.parametrize(("call", "after"), [("poll", 30.0), ("recvfrom", 30.0), ("poll", 90.0), ("recvfrom", 90.0)])
+def test_who_waits_for_clients_while_others_await_its_part_has_a_minute(call: str, after: float) -> None:
+    """As ZeroMQ does, any loop of events, and who receives datagrams of anybody: nobody else is known to owe it."""
+    verdict, named, said = blamed(waiting({2: at("clients", call=call, name="127.0.0.1:80")}, after=after))
+    assert (verdict, named) == ((Verdict.HUNG, (2,)) if after > 60.0 else (Verdict.CANNOT_TELL, ()))
+    assert after < 60.0 or "waiting for clients" in said
+
+
+def test_what_no_other_process_has_nobody_releases() -> None:
+    """A semaphore of processes that have ended: no time heals that, and the rank is named."""
+    shared = OfProcesses(kind="semaphore", memory="00:1a 7", lone=True)
+    awaited = Awaited(tid=pid_of(2), at=AWAY.frames[-1], kind="semaphore", call="acquire", shared=shared)
+    answer = judged(with_rank(looks_without({2: AWAY}, after_seconds=12.0), 2, awaited=(awaited,)))
+    assert (answer.verdict, answer.findings[0].culprit_ranks) == (Verdict.HUNG, (2,))
+    assert "that no other process has" in answer.headline
 
 
 def test_a_child_that_its_rank_does_not_read_is_a_circle() -> None:
