@@ -27,7 +27,6 @@ from agent.sources.recorder.memory.group_counters import CounterReader, GroupCou
 from agent.sources.recorder.memory.locator import Key, RecorderLocator, key_of
 from agent.sources.recorder.memory.recorder_header import RecorderHeader, Status, read_header, read_statuses
 from shared.errors import NotPermitted
-from shared.missing import Reason
 
 _MOST_ENTRIES = 2_000
 _MOST_REMEMBERED = 256
@@ -83,10 +82,8 @@ class MarkReader:
         try:
             with open_memory(procfs, rank.stat, deadline) as memory:
                 where = self._locator.locate(procfs, rank, memory, deadline)
-                addresses = [address for address in map(memory.word, where.pointers) if address]
-                if not addresses:
-                    raise Unavailable(Reason.NOT_FOUND, "PyTorch has not created a flight recorder in this rank")
-                marks = (self._marks(memory, (key_of(rank), address), where.layouts) for address in addresses)
+                recorders = where.recorders(memory)
+                marks = (self._marks(memory, (key_of(rank), address), where.layouts) for address in recorders)
                 return tuple(mark for some in marks for mark in some)
         except Unavailable as error:
             return self._counted(procfs, rank, deadline, error)
