@@ -12,7 +12,6 @@
 
 import re
 from contextlib import suppress
-from itertools import chain
 from typing import NamedTuple
 
 from agent.deadline import Deadline
@@ -35,6 +34,7 @@ from shared.missing import Reason
 _LIBRARY = re.compile(r"libtorch_(?:cpu|cuda|hip|xpu)\.so")
 _MOST_LIBRARIES = 8
 _MOST_GIVEN = 1024 * 1024
+_KINDS = "recorder", "registry"
 
 Key = tuple[int, int, int]
 """A process and the program that it runs, as in agent.find.environment."""
@@ -88,38 +88,38 @@ class RecorderLocator:
             loaded = f"PyTorch {versions.torch or 'of an unknown version'}"
             known = f"releases up to {self._table.newest} are known"
             raise Unavailable(Reason.NOT_FOUND, f"the memory layout of {loaded} is not known; {known}")
-
-        def addresses(kind: str) -> tuple[int, ...]:
-            found = (self._by_symbol(kind, procfs, pid, memory, *each, deadline) for each in build_ids.items())
-            return tuple(chain.from_iterable(found))
-
-        pointers = addresses("recorder")
+        by_symbol = [self._by_symbol(procfs, pid, memory, *each, deadline) for each in build_ids.items()]
+        pointers, registries = (
+            tuple(address for of in by_symbol for name, address in of.items() if name in self._table.symbols[kind])
+            for kind in _KINDS
+        )
         if not pointers:
             looked = (find_stripped(memory, library, regions, layouts) for library in libraries)
             pointers = tuple(pointer for pointer in looked if pointer is not None)
         if not pointers:
             told = "PyTorch's libraries name no flight recorder (stripped?), and nothing in their memory looks like one"
             raise Unavailable(Reason.NOT_FOUND, told)
-        return RecorderPlaces(pointers, tuple(layouts), versions.python, addresses("registry"))
+        return RecorderPlaces(pointers, tuple(layouts), versions.python, registries)
 
     def _by_symbol(
         self,
-        kind: str,
         procfs: ProcFs,
         pid: int,
         memory: ProcessMemory,
         library: LoadedFile,
         build_id: bytes | None,
         deadline: Deadline,
-    ) -> list[int]:
-        """Return step 2 for one library: nothing where its file cannot be read, too."""
-        names = [name.encode() for name in self._table.symbols[kind]]
+    ) -> dict[str, int]:
+        """Return addresses by symbol (steps 2 and 5) in one library: nothing where its file cannot be read, too."""
+        names = [name.encode() for kind in _KINDS for name in self._table.symbols[kind]]
         try:
             found = self._symbols.find(procfs, pid, library, build_id, names, deadline)
             bias = read_image(memory.read_some, library.base).bias if found else 0
-        except (Unavailable, NotPermitted, Gone, NotElf):
-            return []
-        return [value + bias for value in found.values()]
+        except (Unavailable, NotPermitted, Gone, NotElf) as error:
+            if isinstance(error, Unavailable) and error.reason is Reason.TIMED_OUT:
+                raise  # it is there all the same, and would be remembered as absent
+            return {}
+        return {name.decode(): value + bias for name, value in found.items()}
 
 
 def _listed(memory: ProcessMemory, registry: int, layout: Layout) -> list[int]:
