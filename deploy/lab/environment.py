@@ -120,9 +120,8 @@ def _run(*module: str) -> None:
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
         why = next((line for line in said if line.startswith(_WHY)), said[-1]).removeprefix("ERROR: ")
-        raise NoLab(
-            f"{module[0]} could not make {module[-1]} here: {why[:300]} (is there a network, and such a version?)"
-        )
+        hint = "is there a network, is there such a version, and does pip's configuration permit it?"
+        raise NoLab(f"{module[0]} could not make {module[-1]} here: {why[:300]} ({hint})")
 
 
 if __name__ == "__main__":  # what a lane of tests begins with that would be skipped without it

@@ -72,7 +72,7 @@ def build(site: Path, folder: Path, *, real_nccl: Path | None = None) -> None:
     libraries = sorted((site / "torch" / "lib").glob("lib*.so*"))
     versions = _versions(site)
     needed = sorted(set(_NEEDED.findall(_output("readelf", "--dynamic", "--wide", *map(str, libraries)))))
-    given = () if real_nccl is None else (real_nccl,)
+    given = () if real_nccl is None else (_required(real_nccl),)
     wanted = set(_WANTED.findall(_output("nm", "--dynamic", "--undefined-only", *map(str, (*libraries, *given)))))
     # Those with a source first: NCCL's is linked to the runtime's.
     for soname in sorted(needed, key=lambda name: (_stem(name) not in _WRITTEN, name)):
@@ -83,6 +83,15 @@ def build(site: Path, folder: Path, *, real_nccl: Path | None = None) -> None:
             _build(folder, soname, dict(_names_of(soname, wanted)), versions)
     (folder / "nvml").mkdir()  # apart: PyTorch would load it
     _compile(folder / "nvml" / NVML, str(_SOURCES / "nvml.c"), f"-Wl,-soname,{NVML}")
+
+
+def _required(nccl: Path) -> Path:
+    """Return the library if it uses CUDA's runtime as a shared one, as PyPI's does not. Raises NotBuilt."""
+    command = ("readelf", "--dynamic", "--wide", str(nccl))
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    if not any(_stem(soname) == "libcudart" for soname in _NEEDED.findall(told)):
+        raise NotBuilt(f"{nccl} is no NCCL that was built with CUDARTLIB=cudart, to use CUDA's runtime as a library")
+    return nccl
 
 
 def _versions(site: Path) -> tuple[str, str]:

@@ -8,6 +8,7 @@ import json
 import pickle
 import sys
 import time
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -23,6 +24,8 @@ issued: list[None] = []
 dist.init_process_group("nccl", rank=0, world_size=1)
 tensor = torch.empty(4, device="cuda")
 distributed = torch._C._distributed_c10d
+has_own = hasattr(distributed, "_reset_fr_trace")  # since 2.15 of each backend
+dump_nccl = partial(distributed._dump_fr_trace, backend="nccl2") if has_own else distributed._dump_nccl_trace
 gloo = dist.new_group([0], backend="gloo")
 for size in (3, 5):
     dist.all_reduce(torch.ones(size, 2), group=gloo)
@@ -31,7 +34,7 @@ for state in map(int, sys.argv[1:]):
     torch.cuda.synchronize()
     dumps, until = {"gloo": b""}, time.monotonic() + 60.0
     while time.monotonic() < until:  # the watchdog notes what is done a moment later
-        dumps["nccl"] = distributed._dump_nccl_trace()
+        dumps["nccl"] = dump_nccl()
         if hasattr(distributed, "_dump_fr_trace"):
             dumps["gloo"] = distributed._dump_fr_trace()
         if all(entry["retired"] for dump in dumps.values() if dump for entry in pickle.loads(dump)["entries"]):

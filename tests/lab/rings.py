@@ -110,7 +110,7 @@ def _differs(pid: int, told: Trace) -> str:
     locator, rank = RecorderLocator(), rank_of(pid)
     rank = rank._replace(identity=rank.identity.model_copy(update={"world_size": 1}))
     try:
-        read = _records(rank, locator)[0]
+        read = _record_of("nccl", rank, locator)
         marks = MarkReader(locator).read(ProcFs(), rank, Deadline(60.0))
         counted = trace_of(CounterReader(locator).read(ProcFs(), rank, Deadline(60.0)))
     except UnhangError as error:
@@ -124,7 +124,7 @@ def _differs(pid: int, told: Trace) -> str:
 
 def _differs_of_gloo(pid: int, told: Trace) -> str:
     try:
-        wrong = _differing(_records(rank_of(pid), RecorderLocator())[-1], told)
+        wrong = _differing(_record_of("gloo", rank_of(pid), RecorderLocator()), told)
     except UnhangError as error:
         return str(error)
     return f"differs in {', '.join(wrong)}" if wrong else ""
@@ -144,9 +144,10 @@ def _differs_by_probe(pid: int, told: dict[str, Trace]) -> str:
     return f"differs in {', '.join(wrong)}" if wrong != [_SITES] else ""
 
 
-def _records(rank: Rank, locator: RecorderLocator) -> list[Trace]:
-    """Return those of libtorch_cuda.so and of libtorch_cpu.so: of NCCL, and of Gloo."""
-    return [record.trace() for record in copy_records(ProcFs(), rank, locator, Deadline(60.0))]
+def _record_of(backend: str, rank: Rank, locator: RecorderLocator) -> Trace:
+    """Return that of Gloo, which is never empty here, or the other one."""
+    records = (record.trace() for record in copy_records(ProcFs(), rank, locator, Deadline(60.0)))
+    return next(one for one in records if (backend == "gloo") == any(each.backend == "gloo" for each in one.signatures))
 
 
 def _differing(read: Trace, told: Trace) -> list[str]:

@@ -86,6 +86,18 @@ class Objects:
         if seen != count:
             raise Unreadable(f"a map of {count} items has {seen}")
 
+    def unordered_map_values(self, address: int) -> Iterator[int]:
+        """Iterate over the addresses of the pairs of key and value in a std::unordered_map, in no order."""
+        table, node = self._layout["unordered_map"], self._layout["unordered_map_node"]
+        at, count = (self._memory.word(address + table.offset(name)) for name in ("first", "count"))
+        if count > MOST_NODES:
+            raise Unreadable(f"a map of {count} items")
+        for _ in range(count):
+            yield at + node.offset("value")
+            at = self._memory.word(at + node.offset("next"))
+        if at:
+            raise Unreadable(f"a map of {count} items has more of them")
+
 
 def _word(data: bytes, at: int) -> int:
     return int.from_bytes(data[at : at + 8], "little")

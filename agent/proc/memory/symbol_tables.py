@@ -10,6 +10,7 @@ loaded. It is read, never mapped: a mapped file that somebody cuts short kills w
 import os
 import struct
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -132,12 +133,11 @@ def _places(read: Read, strings: _Section, names: Sequence[bytes], deadline: Dea
 
 
 def _shared_ends(names: Sequence[bytes]) -> Mapping[bytes, Sequence[bytes]]:
-    """Return what to look for, and which names end so: one end for all where it is long enough to be rare."""
-    endings = (names[0][at:] for at in range(len(names[0]) + 1))
-    shared = next(ending for ending in endings if all(name.endswith(ending) for name in names))
-    if len(shared) >= _RARE:
-        return {shared + b"\0": names}
-    return {name + b"\0": (name,) for name in names}
+    """Return what to look for, and which names end so."""
+    ends = defaultdict(list)
+    for name in names:
+        ends[name[-_RARE:] + b"\0"].append(name)
+    return ends
 
 
 def _values(read: Read, symbols: _Section, places: Mapping[int, bytes], deadline: Deadline) -> dict[bytes, int]:

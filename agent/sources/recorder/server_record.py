@@ -1,6 +1,7 @@
 """Asks a worker server for all that it holds of a flight record, and reads the answers.
 
 On NCCL the first of its handlers tells everything and the second only what is not finished; Gloo has the second alone.
+Since 2.15, which has `fr_dump_file`, `nccl` is a class that the second tells of where it is named.
 """
 
 from agent.deadline import Deadline
@@ -15,7 +16,12 @@ from shared.json_bounds import TooCostly
 from shared.missing import Reason
 from shared.wire.trace import Trace
 
-_HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
+_QUESTIONS = {
+    "dump_nccl_trace_json": "dump_nccl_trace_json",
+    "fr_trace_json": "fr_trace_json",
+    "fr_trace_json?backend=nccl2": "fr_dump_file",
+}
+"""What is asked, and the handler that a server has which knows that."""
 _MOST_RECORDS = 131_072
 
 
@@ -23,10 +29,10 @@ def ask_record(server: RankServer, memory: Memory, deadline: Deadline) -> Trace:
     """Ask every handler that the server has and put the answers together. Raises Unavailable, Gone or NotPermitted."""
     with memory.receiving() as receipt:
         names = _handlers(server, deadline, receipt)
-    known = [name for name in _HANDLERS if name in names]
+    known = [question for question, name in _QUESTIONS.items() if name in names]
     if not known:
         raise Unavailable(Reason.NOT_ENABLED, "this version of torch has no flight recorder that answers")
-    return merge([_ask_one(server, name, memory, deadline) for name in known])
+    return merge([_ask_one(server, question, memory, deadline) for question in known])
 
 
 def _handlers(server: RankServer, deadline: Deadline, receipt: Receipt) -> str:
@@ -34,11 +40,11 @@ def _handlers(server: RankServer, deadline: Deadline, receipt: Receipt) -> str:
     return body[:65_536].decode(errors="replace") if status == 200 else "fr_trace_json"
 
 
-def _ask_one(server: RankServer, handler: str, memory: Memory, deadline: Deadline) -> Trace:
+def _ask_one(server: RankServer, question: str, memory: Memory, deadline: Deadline) -> Trace:
     with memory.receiving() as receipt:
-        status, body = ask(server, f"POST /handler/{handler}", deadline=deadline, receipt=receipt)
+        status, body = ask(server, f"POST /handler/{question}", deadline=deadline, receipt=receipt)
         if status != 200:
-            raise Unavailable(Reason.UNREADABLE, f"the recorder answered {handler} with HTTP status {status}")
+            raise Unavailable(Reason.UNREADABLE, f"the recorder answered {question} with HTTP status {status}")
         with memory.parsing(deadline):
             return bounded(_parse(body).model_copy(update={"origin": (server.origin,)}))
 

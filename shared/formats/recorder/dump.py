@@ -35,6 +35,7 @@ from shared.formats.recorder.fields import (
     parse_text,
     parse_texts,
 )
+from shared.formats.recorder.hooked import as_recorded_natively, is_hooked, marks_by_collectives
 from shared.formats.recorder.json_dump import Raw, read_json_dump, read_part
 from shared.formats.recorder.like_entries import Kinds, parts_of, put_together, signature_key
 from shared.formats.recorder.lives import of_last_lives
@@ -138,6 +139,7 @@ class _Builder:
         self.threads: dict[str, int] = {}
         self.timeouts: dict[int, int] = {}
         self.work = 0
+        self.is_hooked = False
 
     def build(self, dump: Mapping[str, Any], repeats: Repeats | Kinds | None) -> Trace:
         """`repeats` tells what was taken out of the entries; None: nothing has been looked for."""
@@ -150,9 +152,13 @@ class _Builder:
         columns = {name: _spread([row.shared[at] for row in rows], order) for at, name in enumerate(_SHARED)}
         numbers = repeats.weave([row.numbers for row in rows], order)
         columns |= {name: narrow(at_least_zero(column)) for name, column in zip(_NUMBERS, numbers, strict=True)}
+        if self.is_hooked:
+            columns = as_recorded_natively(columns)
         columns, group_of_id = of_last_lives(columns, [(row.pg_id, row.shared[0]) for row in rows], order)
         first_op = dict(zip(reversed(columns["group"]), reversed(columns["op_id"]), strict=True))
         marks = _marks(parse_mapping(dump.get("pg_status")), group_of_id)
+        if self.is_hooked:
+            marks = marks_by_collectives(marks, columns)
         finished = columns["state"].count(State.COMPLETED)
         settle_batches(columns, tuple(self.signatures))
         return Trace.model_construct(
@@ -246,7 +252,9 @@ class _Builder:
         return known
 
     def _new_signature(self, entry: Mapping[str, Any]) -> tuple[int, str]:
-        backend, op, source, target = parse_operation(parse_text(entry.get("profiling_name", "")))
+        name = parse_text(entry.get("profiling_name", ""))
+        backend, op, source, target = parse_operation(name)
+        self.is_hooked |= is_hooked(name)
         sides = [
             (parse_sizes(entry.get(f"{side}_sizes")), parse_texts(entry.get(f"{side}_dtypes")))
             for side in ("input", "output")

@@ -21,6 +21,9 @@ CANONICAL_OPS = {
     "all_reduce_barrier": "barrier",
 }
 
+_BACKENDS = {"nccl2": "nccl", "nccl-lazy": "nccl"}
+"""PyTorch's classes for NCCL that have a name of their own, since 2.15; the former one calls itself `nccl`."""
+
 
 @lru_cache(maxsize=4096)
 def parse_operation(profiling_name: str) -> tuple[str, str, int | None, int | None]:
@@ -28,7 +31,7 @@ def parse_operation(profiling_name: str) -> tuple[str, str, int | None, int | No
     backend, colon, rest = profiling_name.partition(":")
     if not colon:
         backend, rest = "", profiling_name
-    peers = _PEERS.fullmatch(rest)
+    backend, peers = _BACKENDS.get(backend, backend), _PEERS.fullmatch(rest)
     if peers is None:
         op = rest.lower().replace(":", "_")
         return backend, CANONICAL_OPS.get(op, op), None, None

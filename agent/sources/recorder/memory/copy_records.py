@@ -87,11 +87,8 @@ def copy_records(
     """
     with open_memory(procfs, rank.stat, deadline, most_bytes=_MOST_READ) as memory:
         where = locator.locate(procfs, rank, memory, deadline)
-        addresses = [address for address in map(memory.word, where.pointers) if address]
-        if not addresses:
-            told = "PyTorch has not created a flight recorder in this rank: no process group has been used yet"
-            raise Unavailable(Reason.NOT_FOUND, told)
-        return [copy_recorder(memory, address, where.layouts, where.python, most, window) for address in addresses]
+        recorders = where.recorders(memory)
+        return [copy_recorder(memory, address, where.layouts, where.python, most, window) for address in recorders]
 
 
 def copy_recorder(

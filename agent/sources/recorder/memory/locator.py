@@ -6,19 +6,23 @@
 3. Where no file of a library can be read, or all are stripped of their symbols, what looks like a recorder is one
    (stripped.py).
 4. A pointer that is null has no recorder yet: it is made with the first process group.
+5. Since 2.15 backends that do not record themselves, `nccl` among them, have recorders in a list by their names, which
+   grows with each backend that is used.
 """
 
 import re
-from itertools import chain
+from contextlib import suppress
 from typing import NamedTuple
 
 from agent.deadline import Deadline
 from agent.errors import Gone, Unavailable
 from agent.find.choose_ranks import Rank
 from agent.proc.library_versions import read_versions
+from agent.proc.memory.cpp_containers import Objects
 from agent.proc.memory.elf_image import NotElf, build_id_in_memory, read_image
 from agent.proc.memory.mappings import LoadedFile, loaded_files, read_mappings
-from agent.proc.memory.process_memory import ProcessMemory
+from agent.proc.memory.paged import PagedMemory
+from agent.proc.memory.process_memory import ProcessMemory, Unreadable
 from agent.proc.memory.symbol_tables import SymbolTables
 from agent.proc.memory.torch_layouts import Layout, LayoutTable, read_layouts
 from agent.proc.procfs import ProcFs
@@ -29,6 +33,8 @@ from shared.missing import Reason
 
 _LIBRARY = re.compile(r"libtorch_(?:cpu|cuda|hip|xpu)\.so")
 _MOST_LIBRARIES = 8
+_MOST_GIVEN = 1024 * 1024
+_KINDS = "recorder", "registry"
 
 Key = tuple[int, int, int]
 """A process and the program that it runs, as in agent.find.environment."""
@@ -43,6 +49,19 @@ class RecorderPlaces(NamedTuple):
     """Those that they may have, the likeliest first."""
     python: str | None
     """The version of Python, e.g. `3.11`."""
+    registries: tuple[int, ...] = ()
+    """Addresses of lists of more of them."""
+
+    def recorders(self, memory: ProcessMemory) -> list[int]:
+        """Return the addresses of those that there are by now. Raises Unavailable where there are none, or Gone."""
+        found = [*map(memory.word, self.pointers)]
+        for registry in self.registries:
+            with suppress(Unreadable):  # a backend may be added just now
+                found += _listed(memory, registry, self.layouts[0])
+        if not any(found):
+            told = "PyTorch has not created a flight recorder in this rank: no process group has been used yet"
+            raise Unavailable(Reason.NOT_FOUND, told)
+        return [address for address in dict.fromkeys(found) if address]
 
 
 class RecorderLocator:
@@ -70,14 +89,17 @@ class RecorderLocator:
             known = f"releases up to {self._table.newest} are known"
             raise Unavailable(Reason.NOT_FOUND, f"the memory layout of {loaded} is not known; {known}")
         by_symbol = [self._by_symbol(procfs, pid, memory, *each, deadline) for each in build_ids.items()]
-        pointers = tuple(chain.from_iterable(by_symbol))
+        pointers, registries = (
+            tuple(address for of in by_symbol for name, address in of.items() if name in self._table.symbols[kind])
+            for kind in _KINDS
+        )
         if not pointers:
             looked = (find_stripped(memory, library, regions, layouts) for library in libraries)
             pointers = tuple(pointer for pointer in looked if pointer is not None)
         if not pointers:
             told = "PyTorch's libraries name no flight recorder (stripped?), and nothing in their memory looks like one"
             raise Unavailable(Reason.NOT_FOUND, told)
-        return RecorderPlaces(pointers, tuple(layouts), versions.python)
+        return RecorderPlaces(pointers, tuple(layouts), versions.python, registries)
 
     def _by_symbol(
         self,
@@ -87,15 +109,23 @@ class RecorderLocator:
         library: LoadedFile,
         build_id: bytes | None,
         deadline: Deadline,
-    ) -> list[int]:
-        """Return step 2 for one library: nothing where its file cannot be read, too."""
-        names = [name.encode() for name in self._table.symbols["recorder"]]
+    ) -> dict[str, int]:
+        """Return addresses by symbol (steps 2 and 5) in one library: nothing where its file cannot be read, too."""
+        names = [name.encode() for kind in _KINDS for name in self._table.symbols[kind]]
         try:
             found = self._symbols.find(procfs, pid, library, build_id, names, deadline)
             bias = read_image(memory.read_some, library.base).bias if found else 0
-        except (Unavailable, NotPermitted, Gone, NotElf):
-            return []
-        return [value + bias for value in found.values()]
+        except (Unavailable, NotPermitted, Gone, NotElf) as error:
+            if isinstance(error, Unavailable) and error.reason is Reason.TIMED_OUT:
+                raise  # it is there all the same, and would be remembered as absent
+            return {}
+        return {name.decode(): value + bias for name, value in found.items()}
+
+
+def _listed(memory: ProcessMemory, registry: int, layout: Layout) -> list[int]:
+    paged = PagedMemory(memory, most_given=_MOST_GIVEN)
+    pairs = Objects(paged, layout).unordered_map_values(registry)
+    return [paged.word(pair + layout["string"].size) for pair in pairs]
 
 
 def key_of(rank: Rank) -> Key:

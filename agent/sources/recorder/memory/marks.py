@@ -27,7 +27,7 @@ from agent.sources.recorder.memory.group_counters import CounterReader, GroupCou
 from agent.sources.recorder.memory.locator import Key, RecorderLocator, key_of
 from agent.sources.recorder.memory.recorder_header import RecorderHeader, Status, read_header, read_statuses
 from shared.errors import NotPermitted
-from shared.missing import Reason
+from shared.formats.recorder.hooked import counted, is_hooked
 
 _MOST_ENTRIES = 2_000
 _MOST_REMEMBERED = 256
@@ -56,6 +56,8 @@ class GroupMark(NamedTuple):
     """When that was, in Unix nanoseconds."""
     timeout_ms: int = 0
     """How long it may take; 0: not known."""
+    has_pairs: bool = False
+    """Has it sent or received, too?"""
 
 
 @dataclass
@@ -83,10 +85,8 @@ class MarkReader:
         try:
             with open_memory(procfs, rank.stat, deadline) as memory:
                 where = self._locator.locate(procfs, rank, memory, deadline)
-                addresses = [address for address in map(memory.word, where.pointers) if address]
-                if not addresses:
-                    raise Unavailable(Reason.NOT_FOUND, "PyTorch has not created a flight recorder in this rank")
-                marks = (self._marks(memory, (key_of(rank), address), where.layouts) for address in addresses)
+                recorders = where.recorders(memory)
+                marks = (self._marks(memory, (key_of(rank), address), where.layouts) for address in recorders)
                 return tuple(mark for some in marks for mark in some)
         except Unavailable as error:
             return self._counted(procfs, rank, deadline, error)
@@ -155,8 +155,9 @@ def _newest(paged: PagedMemory, header: RecorderHeader, layout: Layout, most: in
 
 def _mark(reader: EntryReader, entry: FoundEntry) -> GroupMark:
     name, description, operation = (text[:_MOST_TEXT] for text in reader.names(entry))
-    issued = entry.plain.collective_seq or None
-    return GroupMark(name, description, issued, None, None, operation, entry.plain.created_ns, entry.plain.timeout_ms)
+    plain = entry.plain
+    issued, paired = plain.collective_seq or None, bool(plain.p2p_seq)
+    return GroupMark(name, description, issued, None, None, operation, plain.created_ns, plain.timeout_ms, paired)
 
 
 def _merged(newest: dict[int, GroupMark], statuses: dict[int, Status]) -> list[GroupMark]:
@@ -169,5 +170,7 @@ def _merged(newest: dict[int, GroupMark], statuses: dict[int, Status]) -> list[G
 
 def _with_status(mark: GroupMark, status: Status) -> GroupMark:
     """Put the two together. An operation is recorded before the status of its group is set."""
+    if is_hooked(mark.operation):
+        status = Status(*(counted(number, with_pairs=mark.has_pairs) for number in status))
     issued = max((number for number in (status.issued, mark.issued) if number is not None), default=None)
     return mark._replace(issued=issued, started=status.started, completed=status.completed)
