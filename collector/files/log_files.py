@@ -156,7 +156,8 @@ def _share(
 
 def _is_of_job(event: LogEvent) -> bool:
     """What no row knows of another tool's output shows nothing of a job."""
-    return event.kind not in VOICES or event.rank is not None or "writer" in event.fields
+    known = event.fields.keys() & {"writer", "waited_seconds"}
+    return event.kind not in VOICES or event.rank is not None or bool(known)
 
 
 @costs_itself(lambda *_: None, part="ranks that logs name")

@@ -32,7 +32,5 @@ def last_word(lines: Sequence[str], numbers: Sequence[int]) -> tuple[int, ...]:
     said = lines[stop]
     whole = (number for number in reversed(near) if len(lines[number]) > len(said) >= _TELLS and said in lines[number])
     stop = next(whole, stop)
-    frame = next(
-        (number for number in (stop, stop - 1) if number in numbers and _OF_TRACEBACK.match(lines[number])), stop
-    )
-    return (frame, frame + 1) if frame + 1 in numbers and _OF_TRACEBACK.match(lines[frame]) else (stop,)
+    quoted = stop + 1 < len(lines) and _OF_TRACEBACK.match(lines[stop]) and lines[stop + 1][:4].isspace()
+    return (stop, stop + 1) if quoted and not _OF_TRACEBACK.match(lines[stop + 1]) else (stop,)

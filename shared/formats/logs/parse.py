@@ -23,7 +23,7 @@ from shared.formats.logs.rows_all import (
 from shared.formats.logs.timestamps import moment_of, stamp_of
 from shared.formats.logs.tracebacks import HINT as TRACEBACK_HINT
 from shared.formats.logs.tracebacks import MARKED_HINT, find_exceptions
-from shared.formats.logs.voices import MOST_LAST, Found, Told, with_voices
+from shared.formats.logs.voices import MOST_LAST, Found, ReadLog, with_voices
 from shared.formats.logs.writers import (
     NO_NAMING,
     Naming,
@@ -97,7 +97,7 @@ def find_events(
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
     if voices:
-        found = with_voices(found, Told(pieces, heads, labels, telling, owned=rank is not None))
+        found = with_voices(found, ReadLog(pieces, heads, labels, telling, owned=rank is not None))
     found.sort(key=lambda event: event[0])
     events = (
         _event(each, labels[each[0]], heads[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:]

@@ -9,7 +9,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from shared.formats.logs.general_voice import form_of
 from shared.packs import read_pack
@@ -33,6 +33,11 @@ _BEGINS = re.compile(
     r"\W{0,2}(?:\d{2,4}[-/:]\d\d[-/:]\d\d|[A-Z][a-z]{2} [A-Z ][\w ]|DEBUG|INFO|WARN|ERROR|FATAL|[EWIF]\d{4} )|\S+: "
     r"|\[\w"
 )
+#   File "/job/train.py", line 3, in step        [rank3]:   File "/job/train.py", line 3, in step
+_PYTHON_FRAME = re.compile(r"(?:\W?\[?\w{1,20}\]?[:>] ?)?\s{0,12}File \".{1,400}\", line \d")
+#     loss.backward()        [rank3]:     loss.backward()                              deeper than the frame above it
+_INDENTED = re.compile(r"(?:\W?\[?\w{1,20}\]?[:>] ?)?\s{4}")
+_MOST_SOURCE = 20
 
 
 def worth_of(line: str) -> float:
@@ -49,7 +54,7 @@ def troubles(line: str) -> dict[str, int]:
 def underlined(lines: Sequence[str], numbers: Sequence[int], writers: Mapping[int, str]) -> list[tuple[int, ...]]:
     """Return the lines that tell most, of those of these numbers, each with what belongs to it."""
     forms: dict[str, list[int]] = defaultdict(list)
-    for number in numbers:
+    for number in sorted({*numbers} - source_lines(lines, numbers)):
         forms[form_of(lines[number])].append(number)
     worth = {form: tells for form, of_form in forms.items() if (tells := worth_of(lines[of_form[0]])) >= _LEAST}
     first = next(iter(worth), None)
@@ -94,6 +99,19 @@ def with_what_belongs(lines: Sequence[str], number: int, writers: Mapping[int, s
 def goes_on_in(above: str, line: str) -> bool:
     """Did a terminal break a line within its words?"""
     return len(above) >= _WRAPPED_FROM and line[:1].islower()
+
+
+def source_lines(lines: Sequence[str], numbers: Iterable[int]) -> set[int]:
+    """Return which of these lines are source code that a Python traceback quotes below its frames."""
+    found, within = set(), -1
+    for number in numbers:
+        if _PYTHON_FRAME.match(lines[number]):
+            within = number
+        elif within >= 0 and number - within <= _MOST_SOURCE and _INDENTED.match(lines[number]):
+            found.add(number)
+        else:
+            within = -1
+    return found
 
 
 def shown(line: str) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from shared.formats.logs.general_voice import seconds_waited, waits_said_again
 from shared.formats.logs.last_words import last_word
-from shared.formats.logs.underlined import goes_on_in, shown, troubles, underlined, with_what_belongs
+from shared.formats.logs.underlined import goes_on_in, shown, source_lines, troubles, underlined, with_what_belongs
 from shared.formats.logs.writers import name_of_writer, process_of_line, rank_of_line
 from shared.wire.log_events import EventKind
 
@@ -19,7 +19,7 @@ Found = tuple[int, EventKind, str, dict[str, str]]
 """A line's number, its kind, the line, and what was parsed from it."""
 
 
-class Told(NamedTuple):
+class ReadLog(NamedTuple):
     """One log, of each line what it says, and what stood before it."""
 
     lines: Sequence[str]
@@ -36,7 +36,7 @@ class Told(NamedTuple):
         return self.labels[number] + str(process_of_line(line) or name_of_writer(line) or rank_of_line(line))
 
 
-def with_voices(found: Sequence[Found], log: Told) -> list[Found]:
+def with_voices(found: Sequence[Found], log: ReadLog) -> list[Found]:
     """Add them to what rows have found."""
     found = _with_waits(found, log)
     told = {number for number, kind, *_ in found if kind not in _TELL_NOTHING}
@@ -50,10 +50,11 @@ def with_voices(found: Sequence[Found], log: Told) -> list[Found]:
         kind = EventKind.SAYS_WAIT if troubles(log.lines[block[0]]).keys() == {"waits"} else EventKind.SAYS_ERROR
         found.append((block[0], kind, _together(log, block), {}))
     told |= {number for block in best for number in block}
-    return found + _last_words(told, numbers, writers, log)
+    code = source_lines(log.lines, numbers)
+    return found + _last_words(told, [number for number in numbers if number not in code], writers, log)
 
 
-def _with_waits(found: Sequence[Found], log: Told) -> list[Found]:
+def _with_waits(found: Sequence[Found], log: ReadLog) -> list[Found]:
     again = waits_said_again([head + line for head, line in zip(log.heads, log.lines, strict=True)])
     told = ((number, seconds_waited(log.lines[number])) for number in log.telling)
     said = {
@@ -73,7 +74,7 @@ def _with_duration(found: Found, said: Mapping[int, Found]) -> Found:
     return number, kind, line, {**said[number][3], **fields}
 
 
-def _with_its_block(found: Found, log: Told, writers: Mapping[int, str]) -> Found:
+def _with_its_block(found: Found, log: ReadLog, writers: Mapping[int, str]) -> Found:
     """Of an exception what stands below it, too: its message may have many lines."""
     number, kind, _, fields = found
     if kind is not EventKind.EXCEPTION or number not in writers:
@@ -81,7 +82,7 @@ def _with_its_block(found: Found, log: Told, writers: Mapping[int, str]) -> Foun
     return number, kind, _together(log, with_what_belongs(log.lines, number, writers)), fields
 
 
-def _last_words(told: set[int], numbers: Sequence[int], writers: Mapping[int, str], log: Told) -> list[Found]:
+def _last_words(told: set[int], numbers: Sequence[int], writers: Mapping[int, str], log: ReadLog) -> list[Found]:
     """Return where those stop who tell nothing else, of a log that tells something those with a rank; and its end."""
     mine = [number for number in numbers if not (log.owned and name_of_writer(log.lines[number]))]
     own: dict[str, list[int]] = defaultdict(list)
@@ -94,7 +95,7 @@ def _last_words(told: set[int], numbers: Sequence[int], writers: Mapping[int, st
     return [(stop[0], EventKind.LAST_LINE, _together(log, stop), {}) for stop in stops]
 
 
-def _together(log: Told, block: Sequence[int]) -> str:
+def _together(log: ReadLog, block: Sequence[int]) -> str:
     return (
         " / ".join(shown(log.lines[number]).strip() for number in block)
         if len(block) > 1
