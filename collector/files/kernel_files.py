@@ -129,6 +129,8 @@ def read_kernel_text(name: str, data: bytes) -> KernelText:
         last[read.host] = read
         if not tells and read.after_boot is None and not (read.host or read.stamp):
             told.others.append(line)
+    if not told.telling:  # it may tell in words that no row knows
+        told.others = data.decode("utf-8", "replace").splitlines()
     kept = {id(line) for line in told.lines}
     told.lines += [line for line in last.values() if id(line) not in kept]
     return told

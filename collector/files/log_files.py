@@ -24,7 +24,7 @@ from shared.isolation import costs_itself
 from shared.missing import Missing, refused
 from shared.rank_sets import MOST_RANKS
 from shared.redaction.redact import redact_lines
-from shared.wire.log_events import EventKind, LogEvent, LogFile, Logs
+from shared.wire.log_events import VOICES, EventKind, LogEvent, LogFile, Logs
 from shared.wire.nccl_calls import LoggedCommunicator
 from shared.wire.snapshot import NodeSnapshot
 
@@ -155,8 +155,9 @@ def _share(
 
 
 def _is_of_job(event: LogEvent) -> bool:
-    """Where another tool's output ends shows nothing of a job."""
-    return event.kind is not EventKind.LAST_LINE or event.rank is not None or "writer" in event.fields
+    """What no row knows of another tool's output shows nothing of a job."""
+    known = event.fields.keys() & {"writer", "waited_seconds"}
+    return event.kind not in VOICES or event.rank is not None or bool(known)
 
 
 @costs_itself(lambda *_: None, part="ranks that logs name")

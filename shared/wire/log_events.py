@@ -33,11 +33,11 @@ class EventKind(StrEnum):
     SIGNAL = "signal"
     GIL = "gil"
     SAYS_WAIT = "says_wait"
-    """Somebody says in words of his own how long he has waited: told, and nobody is accused by it."""
+    """Somebody says in words of his own that he waits, or how long: told, and nobody is accused by it."""
     SAYS_ERROR = "says_error"
-    """An error of a kind that is not known, in a log in which nothing else is: told, and nobody is accused by it."""
+    """A line that tells of trouble in words that no row knows: told, and nobody is accused by it."""
     LAST_LINE = "last_line"
-    """Where the log ends of whoever tells nothing else: told, and nobody is accused by it."""
+    """Where a log ends, or whoever tells nothing else stops: told, and nobody is accused by it."""
 
 
 VOICES = frozenset({EventKind.SAYS_WAIT, EventKind.SAYS_ERROR, EventKind.LAST_LINE})

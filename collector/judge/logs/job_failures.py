@@ -69,8 +69,9 @@ def opinions_by_failures(statements: Statements, observations: Observations, aft
     lost = [said for said in ended if _is_lost_node(said[1])]
     missed = is_missed(statements)
     failed = [said for said in told if said[0] is None and is_own_failure(said[1])] if missed else []
-    left = [said for said in told if not missed and not launched and _is_leaving(said[1])]
-    left = left if len({event.fields.get("first_to_end") for _, event in left}) == 1 else []
+    rest_ended = any("Terminated" in event.fields.get("what", "") for _, event in told)
+    left = [said for said in told if not missed and not launched and _is_leaving(said[1], rest_ended)]
+    left = left if len({event.fields.get("first_to_end", event.fields.get("tasks")) for _, event in left}) == 1 else []
     first = next(iter(lost or ended or failed or left), None)
     return [] if first is None else [_opinion(*_telling(first, ended), told, statements)]
 
@@ -106,10 +107,15 @@ def _is_lost_node(event: LogEvent) -> bool:
     return event.kind is EventKind.SIGNAL and "host" in event.fields and "tasks" not in event.fields
 
 
-def _is_leaving(event: LogEvent) -> bool:
-    """2. Does a launcher say who was first to end, as many a victim is? Or did a terminal end the launcher itself?"""
-    hung_up = event.fields.get("signal") == "1" and "death signal" in event.text
-    return event.kind is EventKind.SIGNAL and (hung_up or bool(event.fields.keys() & _LEAVING))
+def _is_leaving(event: LogEvent, rest_ended: bool = True) -> bool:
+    """2. Does a launcher say who was first to end, as many a victim is? Or did a terminal end the launcher itself?
+
+    Of srun's tasks it is the one that aborted, where `rest_ended`: srun has terminated the others.
+    """
+    fields = event.fields
+    hung_up = fields.get("signal") == "1" and "death signal" in event.text
+    aborted = rest_ended and "Aborted" in fields.get("what", "") and fields.get("tasks", "").isdecimal()
+    return event.kind is EventKind.SIGNAL and (hung_up or aborted or bool(fields.keys() & _LEAVING))
 
 
 def _device_fails(event: LogEvent) -> bool:

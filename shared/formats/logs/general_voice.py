@@ -60,7 +60,7 @@ def seconds_waited(line: str) -> float | None:
 # I1121 09:12:11.5 4242 mesh.cc:208] Waiting to connect to 10.0.0.7:8477
 _STILL = re.compile(r"\b[Ww]aiting (?:for|on|to)\b")
 _CLOCK = re.compile(r"(?<![\d:])(\d\d):(\d\d):(\d\d)(?![\d:])")
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?:[,-]\d+)*")
 _DAY = 86400
 _LAST_LINES = 30
 """Of a log: what was said again before them, and no more, is over."""
@@ -91,59 +91,3 @@ def _clock_at(lines: Sequence[str], number: int) -> re.Match[str] | None:
     """The time that a line has, or one of those right above it."""
     above = (lines[each] for each in range(number, max(-1, number - _MOST_ABOVE), -1))
     return next((match for line in above if (match := _CLOCK.search(line[:200])) is not None), None)
-
-
-# 2026-11-21 09:10:11,123 - trainer - ERROR - no shard        (Engine pid=42) ERROR 01-12 02:58:31 [core.py:72] …
-# node1:42:44 [0] NCCL INFO transport/net.cc:515 -> 2        the way of an error through NCCL, by its code
-# E1121 09:10:11.123 42 mesh.cc:29] …        2026-11-21 09:10:11.123: E mesh.cc:29] …        [… 09:10:11,123 C 42 42] …
-_ERROR = re.compile(
-    r"(?<![\w./-])(?:ERROR|FATAL|CRITICAL)(?![\w./-])"
-    r"|(?:^|[\s\]:\[])[EF]\d{4} \d\d:\d\d:|\d\d:\d\d:\d\d[.,]\d{1,9}:? [EFC] "
-    r"|NCCL WARN |NCCL INFO [\w/.-]{1,80}:\d{1,5} -> [1-9]\d{0,2}(?!\S)|\b(?:may|might) (?:be )?(?:hang|hung|stuck)\b"
-    r"|\bException in \w|\b[Cc]heck failed: |\b[Ff]atal (?:\w{1,20} )?error\b|\bcrash(?:ed)?\b"
-    r"|\b[A-Z][A-Za-z]{2,60}(?:Error|Exception)(?:: |\s|$)"
-)
-_FAILED = re.compile(
-    r"fail|timed[ -]?out|time[ -]?out(?!['\"]?\s*[:=])|\b(?:refused|closed|dead|died|lost|hang|hung|stuck|fatal)\b"
-    r"|unable|cannot",
-    re.IGNORECASE,
-)
-_CALM = re.compile(
-    r"(?:can|may|could) lead to|\b(?:no|0|without|ignor\w{2,5}) (?:\w{1,20} )?(?:error|crash)|warning", re.IGNORECASE
-)
-
-
-def errors(lines: Sequence[str]) -> list[int]:
-    """3. Return the numbers of all lines that are errors by their form, those that say what failed before others."""
-    found = [n for n, line in enumerate(lines) if line and _ERROR.search(line[:500]) and not _CALM.search(line[:500])]
-    return sorted(found, key=lambda number: (_FAILED.search(lines[number][:500]) is None, number))
-
-
-# Waiting on device barrier for device TPU:0 ...        task 12 still reading        … No route to host, retrying
-_TROUBLE = re.compile(
-    rf"{_FAILED.pattern}|{_STILL.pattern}|\bstill \w+ing\b|\bretry|\bno route\b|unreachable", re.IGNORECASE
-)
-# INFO: 10.1.2.3:59146 - "GET /metrics HTTP/1.1" 200 OK
-_ASKED = re.compile(r'"(?:GET|HEAD) /\S{0,200} HTTP/[\d.]{1,3}" 2\d\d\b')
-# frame #7: c10d::PrefixStore::get(std::string const&) + 0x30 (0x7f97f10fed50 in …)        the innermost call first
-_FRAME = re.compile(r"\bframe #\d{1,4}: ")
-# frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x96 (…)        where the exception itself is made
-_RAISED = "c10::Error::Error("
-_NEAR = 10
-_TELLS = 10
-"""Characters: fewer are in other lines by chance."""
-
-
-def last_word(lines: Sequence[str], numbers: Sequence[int]) -> int:
-    """4. Return the number of the line at which somebody stopped, of those that he wrote; of a C++ stack its first.
-
-    Where the end of the excerpt cuts it, that is told by an earlier line that says the same and more.
-    """
-    numbers = [number for number in numbers if _RAISED not in lines[number][:500]] or numbers
-    framed = {number for number in numbers if _FRAME.search(lines[number][:500])}
-    own = [n for n in numbers if not (n in framed and n - 1 in framed) and not _ASKED.search(lines[n][:500])] or numbers
-    near = own[-_NEAR:]
-    stop = next((number for number in reversed(near) if _TROUBLE.search(lines[number][:500])), own[-1])
-    said = lines[stop]
-    whole = (number for number in reversed(near) if len(lines[number]) > len(said) >= _TELLS and said in lines[number])
-    return next(whole, stop)

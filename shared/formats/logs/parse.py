@@ -7,8 +7,7 @@ the marks that are known to name ranks in this job.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -24,6 +23,7 @@ from shared.formats.logs.rows_all import (
 from shared.formats.logs.timestamps import moment_of, stamp_of
 from shared.formats.logs.tracebacks import HINT as TRACEBACK_HINT
 from shared.formats.logs.tracebacks import MARKED_HINT, find_exceptions
+from shared.formats.logs.voices import MOST_LAST, Found, ReadLog, with_voices
 from shared.formats.logs.writers import (
     NO_NAMING,
     Naming,
@@ -40,11 +40,6 @@ from shared.wire.log_events import EventKind, LogEvent
 MOST_EVENTS = 1000
 LONGEST_LINE = 4000
 _LONGEST_TEXT = 500
-_MOST_LAST = 1000
-"""Of the lines of a log that tells nothing else, these are looked through for errors."""
-_MOST_ERRORS_OF_ONE = 2
-_MOST_ERRORS = 10
-_TELL_NOTHING = frozenset({EventKind.INTERFACE, EventKind.VERSION})
 _MOST_WRAPPED = 3
 _MOST_PASTED = 2000
 """Lines: what people copy from a terminal is not longer."""
@@ -59,10 +54,6 @@ _LONGEST_HINT = max(map(len, HINTS))
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 # … [repeated 15x across cluster]
 _REPEATED = re.compile(r"\s?\[repeated \d{1,9}x across cluster\]")
-
-
-_Found = tuple[int, EventKind, str, dict[str, str]]
-"""A line's number, its kind, the line, and what was parsed from it."""
 
 
 def clean_line(line: str) -> str:
@@ -93,7 +84,7 @@ def find_events(
     if not may_tell("\n".join(lines)):
         if not voices:
             return ()
-        lines = ["" for _ in lines[:-_MOST_LAST]] + lines[-_MOST_LAST:]
+        lines = ["" for _ in lines[:-MOST_LAST]] + lines[-MOST_LAST:]
     cleaned = [clean_line(line) for line in lines]
     labelled = map(labeller_of(cleaned), cleaned)
     cut = [(each.label, each.head, piece) for each in labelled for piece in cut_apart(each.line)]
@@ -106,8 +97,7 @@ def find_events(
     if MARKED_HINT in text or TRACEBACK_HINT in text:
         found = list(_with_exceptions(found, pieces, labels))
     if voices:
-        found = _with_voices(found, pieces, heads, telling)
-        found += _last_words(found, pieces, labels, owned=rank is not None)
+        found = with_voices(found, ReadLog(pieces, heads, labels, telling, owned=rank is not None))
     found.sort(key=lambda event: event[0])
     events = (
         _event(each, labels[each[0]], heads[each[0]], path=path, rank=rank, naming=naming) for each in found[-most:]
@@ -136,65 +126,7 @@ def _unbroken(lines: list[str]) -> list[str]:
     return lines
 
 
-def _with_voices(
-    found: list[_Found], pieces: Sequence[str], heads: Sequence[str], telling: Iterable[int]
-) -> list[_Found]:
-    """Add what no row knows: waits, and where nothing else is told the first errors."""
-    again = general_voice.waits_said_again([head + piece for head, piece in zip(heads, pieces, strict=True)])
-    told = ((number, general_voice.seconds_waited(pieces[number])) for number in telling)
-    said = {
-        number: (number, EventKind.SAYS_WAIT, pieces[number], {"waited_seconds": f"{seconds:g}"})
-        for number, seconds in (*again, *told)
-        if seconds is not None
-    }
-    found = [_with_duration(each, said) for each in found]
-    found += [said[number] for number in said.keys() - {each[0] for each in found}]
-    return found + (_first_errors(pieces) if all(kind in _TELL_NOTHING for _, kind, *_ in found) else [])
-
-
-def _first_errors(lines: Sequence[str]) -> list[_Found]:
-    """Return the first two different errors of each who wrote any, some in all."""
-    start = max(0, len(lines) - _MOST_LAST)
-    first: dict[str, dict[str, _Found]] = defaultdict(dict)
-    for number in general_voice.errors(lines[start:]):
-        line = lines[start + number]
-        own = first[_writer(line)]
-        if len(own) < _MOST_ERRORS_OF_ONE:
-            own.setdefault(general_voice.form_of(line), (start + number, EventKind.SAYS_ERROR, line, {}))
-    return [each for own in first.values() for each in own.values()][:_MOST_ERRORS]
-
-
-def _writer(line: str) -> str:
-    """Equal for the lines of one process, and for all that do not say whose they are."""
-    return str(process_of_line(line) or name_of_writer(line) or rank_of_line(line))
-
-
-def _last_words(found: Sequence[_Found], lines: Sequence[str], labels: Sequence[str], *, owned: bool) -> list[_Found]:
-    """Return where those stop who tell nothing else: of a log that tells something, those alone who name their rank.
-
-    In an `owned` file the owner is who calls himself nothing.
-    """
-    told = {number for number, kind, *_ in found if kind not in _TELL_NOTHING}
-    own: dict[str, list[int]] = defaultdict(list)
-    for number in sorted({*range(max(0, len(lines) - _MOST_LAST), len(lines)), *told}):
-        line = lines[number]
-        speaks = rank_of_line(line) is not None if told else not (owned and name_of_writer(line))
-        if number in told or (speaks and any(map(str.isalpha, line))):
-            own["" if owned else labels[number] + _writer(line)].append(number)
-    silent = [numbers for numbers in own.values() if told.isdisjoint(numbers)]
-    stops = sorted(general_voice.last_word(lines, numbers) for numbers in silent)
-    return [(number, EventKind.LAST_LINE, lines[number], {}) for number in stops]
-
-
-def _with_duration(found: _Found, said: Mapping[int, _Found]) -> _Found:
-    """Return a wait that a row of a site found with how long it was, where the line says so and the row does not."""
-    number, kind, line, fields = found
-    if kind is not EventKind.SAYS_WAIT or number not in said or any(name.startswith("waited_") for name in fields):
-        return found
-    return number, kind, line, {**said[number][3], **fields}
-
-
-def _with_exceptions(found: list[_Found], pieces: Sequence[str], labels: Sequence[str]) -> Iterator[_Found]:
+def _with_exceptions(found: list[Found], pieces: Sequence[str], labels: Sequence[str]) -> Iterator[Found]:
     """Add the tracebacks' ends. Other events of such a line get the operation from the traceback's frames."""
     endings = {ending.number: ending for ending in find_exceptions(pieces, labels)}
     for number, kind, line, fields in found:
@@ -206,7 +138,7 @@ def _with_exceptions(found: list[_Found], pieces: Sequence[str], labels: Sequenc
             yield number, EventKind.EXCEPTION, pieces[number], ending.fields
 
 
-def _event(found: _Found, label: str, head: str, *, path: str, rank: int | None, naming: Naming) -> LogEvent:
+def _event(found: Found, label: str, head: str, *, path: str, rank: int | None, naming: Naming) -> LogEvent:
     number, kind, line, fields = found
     own = rank_of_line(line)
     if own is None:
@@ -229,7 +161,7 @@ def _dated(event: LogEvent, written_at: float) -> LogEvent:
     return event if at is None else event.model_copy(update={"at": at})
 
 
-def _matched(lines: Sequence[str], telling: Iterable[int], rows: Sequence[LineRow[EventKind]]) -> Iterator[_Found]:
+def _matched(lines: Sequence[str], telling: Iterable[int], rows: Sequence[LineRow[EventKind]]) -> Iterator[Found]:
     for number in telling if rows else ():
         line = lines[number]
         for row in rows:
@@ -261,7 +193,7 @@ def _fields(match: re.Match[str]) -> dict[str, str]:
     return fields | {name: canonical_op(fields[name]) for name in ("op", "other_op") if name in fields}
 
 
-def _stalls(lines: Sequence[str], telling: Iterable[int]) -> Iterator[_Found]:
+def _stalls(lines: Sequence[str], telling: Iterable[int]) -> Iterator[Found]:
     """Find what Horovod's stall check prints: of each operation who has come, or who has not."""
     for number in telling:
         told = any(hint in lines[number] for hint in _OF_STALLS)

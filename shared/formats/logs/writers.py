@@ -53,10 +53,11 @@ _NCCL = re.compile(r"(?<![\w.-])(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,1
 
 
 # [2026-11-21 09:10:11 DP1 TP4] Watchdog timeout        (EngineCore_DP1 pid=4242) ERROR …
-# (Worker pid=615, ip=10.72.7.6) …        [trainer3]:Traceback …        [node1:3]: …
+# (Worker pid=615, ip=10.72.7.6) …        [trainer3]:Traceback …        [node1:3]: …        INFO [train.py:1100] (0/3) …
 _NAMED = re.compile(
     r"\[[\d -]{10}[ T][\d:.,]{8,15} (?P<places>[A-Z]{2,8}\d{1,6}(?: [A-Z]{2,8}\d{1,6}){0,4})\]"
     r"|\((?P<process>[\w:.]{1,100} pid=\d{1,10}(?:, ip=[\w.:-]{1,100})?)\)"
+    r"|\.py:\d{1,6}\] \((?P<place>\d{1,5}/\d{1,5})\) "
     r"|^\[(?!rank)(?P<role>[A-Za-z][\w.-]{0,60}\d|[\w.-]{1,60}:\d{1,5})\]:"
 )
 
@@ -131,7 +132,7 @@ def writer_of(line: str) -> Writer:
 
 def name_of_writer(line: str) -> dict[str, str]:
     """Return what a process calls itself in its line, as a field of an event; empty where it says nothing."""
-    names = line[:1] in "[(" or "[20" in line[:60] or " pid=" in line[:60]
+    names = line[:1] in "[(" or any(mark in line[:80] for mark in ("[20", " pid=", "] ("))
     match = _NAMED.search(line[:300]) if names else None
     return {} if match is None else {"writer": next(filter(None, match.groups()))}
 
