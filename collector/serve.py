@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from collector.app import create_app
 from collector.concurrency import gc_pauses as garbage
 from collector.keep.store import Store
-from collector.notify.receivers import read_notify_file
+from collector.notify.notify_file import read_notify_file
 from collector.service import agent_tls, make_inventory
 from collector.settings import CollectorSettings
 from shared.errors import InvalidSettings

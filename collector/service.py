@@ -37,7 +37,7 @@ from collector.keep.store import Retention, Store, no_such_diagnosis
 from collector.metrics import Counters
 from collector.notify.metrics import NotifyMetrics
 from collector.notify.notifier import Notifier, notifying
-from collector.notify.receivers import read_notify_file
+from collector.notify.notify_file import read_notify_file
 from collector.question import Question, Step
 from collector.settings import CollectorSettings
 from collector.watcher import Watcher, WatchMetrics, digest_seconds_of, watching

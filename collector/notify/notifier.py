@@ -26,8 +26,9 @@ from collector.keep.watched.deliveries import Backlog, Claimed
 from collector.notify.destinations import make_receiver_client
 from collector.notify.links import links_of
 from collector.notify.notice import Notice, make_notice
+from collector.notify.notify_file import NotifyFile
 from collector.notify.outgoing import NotDelivered
-from collector.notify.receivers import AlertmanagerReceiver, Include, NotifyFile, Receiver
+from collector.notify.receivers import AlertmanagerReceiver, Include, Receiver
 from collector.notify.send import compose, send
 from shared.answer.deliveries import DeliveryState
 from shared.answer.diagnosis import Diagnosis

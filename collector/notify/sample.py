@@ -7,7 +7,8 @@ from pathlib import Path
 from collector.gather.judge_and_stamp import rfc3339
 from collector.notify.destinations import make_receiver_client
 from collector.notify.notice import make_notice
-from collector.notify.receivers import Include, read_notify_file
+from collector.notify.notify_file import read_notify_file
+from collector.notify.receivers import Include
 from collector.notify.send import compose, send
 from shared.answer.diagnosis import Culprit
 from shared.answer.incidents import Fingerprint, Incident, IncidentChangeKind, IncidentEvent, IncidentState

@@ -3,7 +3,7 @@
 import base64
 from pathlib import Path
 
-from collector.notify.receivers import NotifyFile, read_notify_file
+from collector.notify.notify_file import NotifyFile, read_notify_file
 from tests.build.services.incident_receivers import ROUTING_KEY, SLACK_CHANNEL, SLACK_PATH, SLACK_TOKEN
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of thirty-two bytes !!!").decode()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.notify.links import PLACES, links_of
-from collector.notify.receivers import read_notify_file
+from collector.notify.notify_file import read_notify_file
 from shared.answer.incidents import SiteLink
 from shared.errors import InvalidSettings
 from tests.build.jobs.incidents import draft

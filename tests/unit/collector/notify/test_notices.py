@@ -15,8 +15,9 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from collector.notify.notice import Notice, make_notice
+from collector.notify.notify_file import NotifyFile
 from collector.notify.outgoing import Outgoing
-from collector.notify.receivers import Include, NotifyFile
+from collector.notify.receivers import Include
 from collector.notify.send import compose
 from shared.answer.action import Action
 from shared.answer.diagnosis import Culprit, Diagnosis, Finding, LogEvidence, Place, StackClass
