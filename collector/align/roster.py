@@ -10,7 +10,7 @@ from typing import TypeVar
 from collector.align.expected import Unanswered
 from collector.align.processes import newest_ns
 from collector.align.ras.communicators import RasView
-from shared.answer.diagnosis import Conflict
+from shared.answer.diagnosis import Conflict, Place
 from shared.missing import Missing, Reason
 from shared.wire.log_events import EventKind, LogEvent
 from shared.wire.nccl_calls import LoggedCommunicator
@@ -135,6 +135,16 @@ class RankView:
     def exception(self) -> str | None:
         """The last exception or out-of-memory line that the rank itself logged, if any."""
         return next((event.text for event in reversed(self.logged) if event.kind in _FATAL), None)
+
+    @property
+    def raised_at(self) -> Place | None:
+        """The user's line from which that came, where its traceback shows one."""
+        ended = () if self.exited is None or self.exited.last_failure is None else (self.exited.last_failure,)
+        told = (event.fields for event in (*ended, *reversed(self.logged)) if event.kind in _FATAL)
+        last: Mapping[str, str] = next(told, {})
+        if "raised_file" not in last:
+            return None
+        return Place(function=last["raised_function"], file=last["raised_file"], line=int(last["raised_line"]))
 
     def _newest_first(self, source: str) -> Iterable[object]:
         return (getattr(look, source) for look in reversed(self.looks))

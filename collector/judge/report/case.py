@@ -13,11 +13,13 @@ from collector.align.stacks.call_sites import parting_call
 from collector.align.stacks.other_threads import threads_it_may_wait_for
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from collector.align.work.children import named
+from collector.align.work.trails import Leads
 from collector.judge.fault import Fault
 from collector.judge.logs.connections import AT_HOME, AT_PEER, FLUSHED
 from collector.judge.logs.own_failures import has_lost_peers
 from collector.judge.records.passed_roots import agree_on_root, roots_in_words
 from collector.judge.tie_breakers.new_group import makes_group
+from collector.judge.trails.in_words import links_of
 from shared.answer.diagnosis import (
     Evidence,
     GpuEvidence,
@@ -230,6 +232,18 @@ class Case:
         return " with ".join(told[:2]) if len(told) > 1 and None not in sites else ""
 
     @cached_property
+    def raised(self) -> str:
+        """The line from which the exception of the one rank at fault came; empty: not known."""
+        places = [self.observations.roster.ranks[rank].raised_at for rank in self.fault.culprits]
+        return str(places[0]) if len(places) == 1 and places[0] is not None else ""
+
+    @cached_property
+    def circle(self) -> str:
+        """Who waits for one another beyond the groups; empty: nobody does."""
+        trail = next((each for each in self.fault.trails if each.leads is Leads.CIRCLE), None)
+        return "" if trail is None else " and ".join(link.who for link in links_of(trail, self.observations))
+
+    @cached_property
     def in_several_places(self) -> bool:
         return not self.recorded and sum(isinstance(each, StackEvidence) for each in self.evidence) > 1
 
@@ -281,6 +295,8 @@ class Case:
             "asks_store_at": self.asks_store_at,
             "awaited_key": self.awaited_key,
             "sides": self.sides,
+            "raised": self.raised,
+            "circle": self.circle,
             "roots": roots_in_words(self.fault.group, self.fault.sequence, self.observations),
             "nccl": "" if self.nccl_fault is None else f"{self.nccl_fault.change}: {self.nccl_fault.why}",
             "report": "" if self.nccl_fault is None else self.nccl_fault.report,

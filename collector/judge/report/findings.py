@@ -61,7 +61,7 @@ def finding_of(fault: Fault, observations: Observations, *, evidence: tuple[Evid
         cycle=tuple(edge.wait for edge in fault.cycle),
         chain=fault.chain,
         links=fault.links,
-        where=fault.where or _where(fault, observations),
+        where=fault.where or _where(fault, cause, observations),
         since=since,
         lasted_seconds=lasted,
         summary=summary_of(fault, cause, observations),
@@ -191,11 +191,14 @@ def _tears_down(rank: int, observations: Observations) -> bool:
     return activity is not None and activity.cause in (Cause.TEARDOWN, Cause.EXCEPTION, Cause.UNKNOWN)
 
 
-def _where(fault: Fault, observations: Observations) -> Where | None:
-    """Where the first culprit is that can be seen at all."""
+def _where(fault: Fault, cause: Cause, observations: Observations) -> Where | None:
+    """Where the first culprit is that can be seen at all; of one that has ended by an exception, where it came from."""
     for rank in fault.culprits:
         activity = observations.activities.get(rank)
         where = None if activity is None else activity.where
+        raised = observations.roster.ranks[rank].raised_at
+        if raised is not None and cause is Cause.EXCEPTION and (where is None or where.user is None):
+            return (where or Where()).model_copy(update={"user": raised})
         if activity is not None and where is not None:
             call = parting_call(activity.frames, (seen.frames for seen in observations.seen(fault.victims)))
             return where.model_copy(update={"call": None if call is None else place(call)})

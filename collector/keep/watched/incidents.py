@@ -267,6 +267,8 @@ class Incidents:
             "times_seen": known.times_seen + len(new),
             "diagnoses": together,
         }
+        if not known.is_live:  # since then it has gone on, or another run has come
+            set_now |= {"still_since": found.still_since, "times_out_at": found.times_out_at}
         if known.died or not found.died:
             set_now |= {name: getattr(found, name) for name in _OF_THE_FAULT}
             self._at_hosts(connection, known.id, found.hosts)

@@ -1,7 +1,8 @@
 """Puts Python's tracebacks together again where several ranks write into one file, and finds what each ended in."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from shared.formats.logs.fixed_strings import finder_of
@@ -22,12 +23,16 @@ _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,200})(?:: (?P<message>.*))?"
 #   File "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 4627, in barrier
 _FRAME = re.compile(
     r'\s{1,12}File "(?:[^"\n]{0,400}torch/distributed/distributed_c10d\.py", line \d{1,7}, in (?P<call>[a-z]\w{2,60})$'
-    r'|[^"\n]{1,500}", line \d{1,7}, in )'
+    r'|(?P<file>(?!<frozen )[^"\n]{1,500})", line (?P<line>\d{1,7}), in (?P<function>\S{1,200}))'
 )
+_OF_LIBRARY = re.compile(r"(?:site|dist)-packages/|/lib/python3")
 
 
 class Ending(NamedTuple):
-    """Where a traceback ends: the line, and the exception's type and message, with the collective that raised it."""
+    """Where a traceback ends: the line, and the exception's type and message, with the collective that raised it.
+
+    `fields` hold `raised_file`, `raised_line` and `raised_function` where a frame is not a library's.
+    """
 
     number: int
     fields: dict[str, str]
@@ -63,6 +68,9 @@ def find_exceptions(lines: Sequence[str], labels: Sequence[str]) -> Iterator[End
                 known = begun.setdefault(mark, _Begun(number, False, None))
                 if known.call is None and frame["call"] is not None:
                     begun[mark] = known._replace(call=frame["call"])
+                elif frame["file"] is not None and _OF_LIBRARY.search(frame["file"]) is None:
+                    raised = {f"raised_{name}": frame[name] for name in ("file", "line", "function")}
+                    begun[mark] = known._replace(raised=raised)
         elif writer.body:
             ending = _ending(number, writer, begun.pop(mark, None))
             if ending is not None:
@@ -73,6 +81,8 @@ class _Begun(NamedTuple):
     number: int
     whole: bool
     call: str | None
+    raised: Mapping[str, str] = MappingProxyType({})
+    """The innermost frame of the user's."""
 
 
 def _ending(number: int, writer: Writer, begun: _Begun | None) -> Ending | None:
@@ -83,6 +93,7 @@ def _ending(number: int, writer: Writer, begun: _Begun | None) -> Ending | None:
     if not whole and not (_is_error(match) and (begun is not None or writer.rank is not None)):
         return None
     fields = {name: value for name, value in match.groupdict().items() if value is not None}
+    fields |= {} if begun is None else begun.raised
     return Ending(number, fields, None if begun is None else begun.call, begun is not None)
 
 

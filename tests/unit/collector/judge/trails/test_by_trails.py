@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from collector.detect.roots import roots_of
-from shared.answer.words import Cause, Certainty, Kind, Verdict
+from shared.answer.words import Act, Cause, Certainty, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.wire.fds import Fds, Holder, OtherEnd, Socket
 from shared.wire.snapshot import Beat, Child, Identity, NodeSnapshot, Process, RankSnapshot, Syscall
@@ -249,11 +249,12 @@ def test_what_no_other_process_has_nobody_releases() -> None:
 def test_a_child_that_its_rank_does_not_read_is_a_circle() -> None:
     """The rank waits for its end, and it for the rank: no time heals that."""
     child = other(701, parent_pid=pid_of(2), **at("pipe", pid_of(2), call="write", name=""))
-    verdict, culprits, said = blamed(
-        waiting({2: at("child", 701, call="wait4", name="")}, [child], own=True, after=12.0)
-    )
+    looks = waiting({2: at("child", 701, call="wait4", name="")}, [child], own=True, after=12.0)
+    verdict, culprits, said = blamed(looks)
     assert (verdict, culprits) == (Verdict.HUNG, (2,))
     assert "which waits for rank 2 to read its pipe: a circle" in said
+    action = judged(looks).action
+    assert action is not None and action.do is Act.FIX_CODE and "where rank 2 and pid 701" in action.text
 
 
 def test_the_store_is_no_service() -> None:

@@ -50,7 +50,9 @@ def test_life_of_an_incident(opened: Opener) -> None:
     assert (resolved.state, resolved.resolved_at is None) == (IncidentState.RESOLVED, False)
     with pytest.raises(InvalidInput, match="over"):
         incidents.acknowledge(id)
-    assert incidents.report(draft(), ["d3"]).state is IncidentState.OPENED
+    times = {"still_since": "2026-01-02T00:00:00Z", "times_out_at": "2026-01-02T00:30:00Z"}
+    again = incidents.report(draft().model_copy(update=times), ["d3"])
+    assert again.state is IncidentState.OPENED and again.model_dump().items() >= times.items()  # of another run
     assert incidents.get(id).resolved_at is None
     assert incidents.false_alarm(id, by="ann").state is IncidentState.FALSE_ALARM
     assert incidents.report(draft(), ["d4"]).state is IncidentState.FALSE_ALARM

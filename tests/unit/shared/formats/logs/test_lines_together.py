@@ -21,10 +21,14 @@ goodbye"""
 
 
 def test_traceback_is_told_by_its_last_line() -> None:
-    """Type and message."""
+    """Type and message, and the innermost line that is no library's."""
     (event,) = events(TRACEBACK, rank=2)
     assert (event.kind, event.rank, event.text) == (EventKind.EXCEPTION, 2, "ValueError: no such shard")
-    assert event.fields == {"type": "ValueError", "message": "no such shard"}
+    raised = {"raised_file": "/srv/train.py", "raised_line": "5", "raised_function": "main"}
+    assert event.fields == {"type": "ValueError", "message": "no such shard", **raised}
+    library = '  File "/venv/lib/python3.11/site-packages/shards.py", line 7, in read\n    raise\n'
+    (event,) = events(TRACEBACK.replace("ValueError: ", library + "ValueError: "), rank=2)
+    assert event.fields.items() >= raised.items()
 
 
 def test_interleaved_tracebacks_of_marked_ranks() -> None:
