@@ -15,7 +15,7 @@ from typing import NamedTuple
 from deploy.lab.standins import NotBuilt, build, digest, require_tools
 
 LAB = Path(os.environ.get("UNHANG_LAB") or Path(__file__).resolve().parents[2] / "build" / "lab")
-NEWEST = "2.14.1"
+NEWEST = "2.15.0"
 
 _BESIDE = ("filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy<2.4", "setuptools<81")
 """What PyTorch imports, of no version in particular."""
