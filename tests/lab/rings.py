@@ -62,10 +62,8 @@ def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]
     ):
         for state in STATES:
             told = _told(job)
-            yield (
-                state,
-                "the job ended too early" if told is None else _differs(job.pid, told["nccl"], counted=not hooked),
-            )
+            wrong = None if told is None else _differs(job.pid, told["nccl"], counted=not hooked)
+            yield state, "the job ended too early" if wrong is None else wrong
         if told is not None:
             yield "Gloo", _differs_of_gloo(job.pid, told["gloo"]) if "gloo" in told else NO_RECORD
         told = _told(probed)
