@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from collector.align.expected import Unanswered
+from collector.align.groups.posted_pairs import with_unmatched
 from collector.align.processes import newest_ns
 from collector.align.ras.communicators import RasView
 from shared.answer.diagnosis import Conflict, Place
@@ -223,6 +224,11 @@ class Roster:
 
     def gone(self) -> Sequence[RankView]:
         return self._gone
+
+    @cached_property
+    def traces(self) -> dict[int, Trace]:
+        """The newest flight record of each rank that has one."""
+        return with_unmatched({rank: view.trace for rank, view in self.ranks.items() if view.trace is not None})
 
     @cached_property
     def owner(self) -> str | None:

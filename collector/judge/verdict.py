@@ -183,8 +183,7 @@ def set_scene(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Observat
     nodes = node_facts(snapshots, roster)
     roster = with_endings(roster, nodes)
     groups = line_up(roster)  # 3
-    recorded = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
-    traces = ByRank(recorded, lambda _: Trace())
+    traces = ByRank(roster.traces, lambda _: Trace())
     seen = spread_native(activities_of(roster.present()), roster.ranks)
     seen = met_at_barriers(told_by_stores(seen, roster.ranks), roster.ranks)
     activities = ByRank(seen, lambda _: NOT_SEEN)  # 8

@@ -143,10 +143,11 @@ def view_sequences(snapshots: Sequence[NodeSnapshot], expected: Expected) -> Seq
     """Tabulate every process group that a recorder mentions."""
     roster = account_for_ranks(snapshots, Expected())
     groups = line_up(roster)
-    traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
     return SequencesView(
         **in_common(snapshots, expected, "recorder"),
-        groups=group_tables(groups, roster, {each.group.ref: each.sequence for each in disputes_of(groups, traces)}),
+        groups=group_tables(
+            groups, roster, {each.group.ref: each.sequence for each in disputes_of(groups, roster.traces)}
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from deploy.layouts.wheels import Installed
 from shared.rank_sets import fold
 from tests.lab.forks import Forks
 from tests.lab.node import container, tell
-from tests.lab.rings import COLUMNS, NO_RECORD, compare
+from tests.lab.rings import COLUMNS, NO_RECORD, UNFINISHED, compare
 from tests.lab.scenarios import SCENARIOS, Scenario
 from tests.lab.tables import merge
 from tests.system.live.asking import NoAnswer, diagnosed
@@ -131,7 +131,7 @@ def _records(environment: Environment, version: str, *, keep: bool) -> int:
     print("read back:", "; ".join(f"{column} {what}" for column, what in told.items()), flush=True)
     if keep:
         merge("layouts.md", "PyTorch read", {version: told})
-    return sum(what not in ("right", NO_RECORD) for what in told.values())
+    return sum(what not in ("right", NO_RECORD, UNFINISHED) for what in told.values())
 
 
 def _settle(folder: Path) -> None:

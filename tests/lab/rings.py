@@ -42,8 +42,10 @@ MOST = 8
 STATES = {"empty": 0, "part-filled": 5, "full": MOST, "wrapped": MOST + 3}
 """How many operations have been issued in each."""
 COLUMNS = (*STATES, "Gloo", "probe", "switched off", "group", "stack")
-NO_RECORD = "has none"
-"""Gloo, before PyTorch 2.8; the probe's server, before 2.5."""
+NO_RECORD, UNFINISHED = "has none", "the unfinished"
+"""Gloo, before PyTorch 2.8; the probe's server, before 2.5. That server of NCCL's, since 2.15: here all is finished."""
+_HOOKED = (2, 15)
+"""Since then `nccl` is a class that PyTorch's hook records, and whose counters are not read."""
 
 _JOB = Path(__file__).with_name("ring_job.py")
 _SITES = "call sites"
@@ -52,6 +54,7 @@ _COMPARED = ("state", "collective_seq", "created_ns", "signature", "group")
 
 def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]:
     """Yield each column of the table with what differs, "" where nothing does."""
+    hooked = tuple(map(int, environment.folder.name.split(".")[:2])) >= _HOOKED
     with (  # at once, for each imports PyTorch
         _ranks(environment, folder, MOST) as job,
         _ranks(environment, folder, None) as probed,
@@ -59,11 +62,12 @@ def compare(environment: Environment, folder: Path) -> Iterator[tuple[str, str]]
     ):
         for state in STATES:
             told = _told(job)
-            yield state, "the job ended too early" if told is None else _differs(job.pid, told["nccl"])
+            wrong = None if told is None else _differs(job.pid, told["nccl"], counted=not hooked)
+            yield state, "the job ended too early" if wrong is None else wrong
         if told is not None:
             yield "Gloo", _differs_of_gloo(job.pid, told["gloo"]) if "gloo" in told else NO_RECORD
         told = _told(probed)
-        yield "probe", "the job ended too early" if told is None else _differs_by_probe(probed.pid, told)
+        yield "probe", "the job ended too early" if told is None else _differs_by_probe(probed.pid, told, hooked=hooked)
         if _told(unrecorded) is None:
             yield "switched off", "the job ended too early"
             return
@@ -106,19 +110,21 @@ def _told(job: subprocess.Popen[bytes]) -> dict[str, Trace] | None:
     return dumps and {name: parse_dump(base64.b64decode(dump)) for name, dump in dumps.items() if dump}
 
 
-def _differs(pid: int, told: Trace) -> str:
+def _differs(pid: int, told: Trace, *, counted: bool) -> str:
     locator, rank = RecorderLocator(), rank_of(pid)
     rank = rank._replace(identity=rank.identity.model_copy(update={"world_size": 1}))
     try:
         read = _record_of("nccl", rank, locator)
         marks = MarkReader(locator).read(ProcFs(), rank, Deadline(60.0))
-        counted = trace_of(CounterReader(locator).read(ProcFs(), rank, Deadline(60.0)))
+        counters = CounterReader(locator).read(ProcFs(), rank, Deadline(60.0)) if counted else ()
     except UnhangError as error:
         return str(error)
     wrong = _differing(read, told)
     last = max(told.collective_seq, default=None)
     wrong += ["marks"] if last is not None and last not in {mark.issued for mark in marks} else []
-    wrong += ["counters"] if [mark.issued for mark in counted.marks] != [last or 0] or len(counted) else []
+    if counted:
+        trace = trace_of(counters)
+        wrong += ["counters"] if [mark.issued for mark in trace.marks] != [last or 0] or len(trace) else []
     return f"differs in {', '.join(wrong)}" if wrong else ""
 
 
@@ -130,7 +136,7 @@ def _differs_of_gloo(pid: int, told: Trace) -> str:
     return f"differs in {', '.join(wrong)}" if wrong else ""
 
 
-def _differs_by_probe(pid: int, told: dict[str, Trace]) -> str:
+def _differs_by_probe(pid: int, told: dict[str, Trace], *, hooked: bool) -> str:
     """Compare what the worker server that the probe has opened answers of NCCL, or of Gloo too, without call sites."""
     server = find_unix_server(rank_of(pid), ProcFs())
     if server is None:
@@ -141,6 +147,8 @@ def _differs_by_probe(pid: int, told: dict[str, Trace]) -> str:
         wrong = min((_differing(read, dump) for dump in dumps), key=len)
     except Unavailable as error:
         return NO_RECORD if error.reason is Reason.NOT_ENABLED else str(error)
+    if hooked and not _differing(read, told["gloo"])[1:]:
+        return UNFINISHED
     return f"differs in {', '.join(wrong)}" if wrong != [_SITES] else ""
 
 

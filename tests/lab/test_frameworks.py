@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.lab.environment import environment
+from deploy.lab.environment import OF_FRAMEWORKS, environment
 from tests.build.processes.ports import free_port
 from tests.system.frameworks.environments import python_with
 from tests.system.frameworks.launched import PROGRAMS, SLEEPER, launched
@@ -58,7 +58,7 @@ def torchtitan(port: str, folder: Path) -> tuple[str, ...]:
 
 def python(*packages: str) -> str:
     """Return a Python with these, on the lab's PyTorch."""
-    return python_with(*packages, site=str(environment().site))
+    return python_with(*packages, site=str(environment(OF_FRAMEWORKS).site))
 
 
 def torchrun(interpreter: str, port: str) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def torchrun(interpreter: str, port: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("framework", [lightning, trainer, accelerate, deepspeed, megatron, torchtitan])
 def test_rank_that_goes_astray(framework: Callable[[str, Path], tuple[str, ...]], fault: str, tmp_path: Path) -> None:
     """Its ranks are found as they are, and the one is named, where it is."""
-    lab = environment()
+    lab = environment(OF_FRAMEWORKS)
     variables: Mapping[str, str] = {
         **lab.variables(tmp_path),
         "LAB_ASTRAY": f"{fault}:{SLEEPER}",

@@ -1,7 +1,8 @@
 """Asks a worker server for all that it holds of a flight record, and reads the answers.
 
 On NCCL the first of its handlers tells everything and the second only what is not finished; Gloo has the second alone.
-Since 2.15, which has `fr_dump_file`, `nccl` is a class that the second tells of where it is named.
+Since 2.15, which has `fr_dump_file`, `nccl` is a class that the second tells of where it is named: what is not
+finished. How far its groups are is counted together with sends and receives, and believed beside operations alone.
 """
 
 from agent.deadline import Deadline
@@ -16,10 +17,11 @@ from shared.json_bounds import TooCostly
 from shared.missing import Reason
 from shared.wire.trace import Trace
 
+_OF_NCCL2 = "fr_trace_json?backend=nccl2"
 _QUESTIONS = {
     "dump_nccl_trace_json": "dump_nccl_trace_json",
     "fr_trace_json": "fr_trace_json",
-    "fr_trace_json?backend=nccl2": "fr_dump_file",
+    _OF_NCCL2: "fr_dump_file",
 }
 """What is asked, and the handler that a server has which knows that."""
 _MOST_RECORDS = 131_072
@@ -46,7 +48,9 @@ def _ask_one(server: RankServer, question: str, memory: Memory, deadline: Deadli
         if status != 200:
             raise Unavailable(Reason.UNREADABLE, f"the recorder answered {question} with HTTP status {status}")
         with memory.parsing(deadline):
-            return bounded(_parse(body).model_copy(update={"origin": (server.origin,)}))
+            trace = _parse(body)
+    counted = trace.marks if len(trace) or question != _OF_NCCL2 else ()
+    return bounded(trace.model_copy(update={"origin": (server.origin,), "marks": counted}))
 
 
 def _parse(body: bytes) -> Trace:

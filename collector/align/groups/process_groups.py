@@ -54,7 +54,7 @@ _Places = dict[_T, dict[int, tuple[int, ...]]]
 @costs_itself(lambda roster: (), part="process groups by records")
 def line_up(roster: Roster) -> tuple[GroupView, ...]:
     """Return every group that any trace mentions, in the order of names."""
-    traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
+    traces = roster.traces
     told, untold = _places(traces)
     unclear = _join(told, untold)
     inferred = _inferred(untold, told.keys(), roster)

@@ -105,7 +105,7 @@ def _asleep(view: RankView, activity: Activity) -> Work | None:
     process = view.process
     left = None if process is None or process.syscall is None else process.syscall.ends_in_seconds
     home = bool(activity.waits_on & {WaitsOn.OWN_THREAD, WaitsOn.OTHER_PROCESS}) or activity.asks_by_threads
-    inside = home and not _by_event(activity)
+    inside = (home and not _by_event(activity)) or _in_queue(activity)
     if left is None or view.apart is not None or inside:
         return None
     where = _at(activity)
@@ -118,6 +118,11 @@ def _by_event(activity: Activity) -> bool:
     """Does the user's own code wait for an event, for as long as it says? In a queue or a pool nobody sleeps."""
     caller, *inside = activity.frames[-3:] or (None,)
     return len(inside) == 2 and caller == activity.user and all(each.file.endswith("/threading.py") for each in inside)
+
+
+def _in_queue(activity: Activity) -> bool:
+    """Does it ask a queue for the next item, for so long each time, as a DataLoader that pins memory does?"""
+    return [frame.file.rpartition("/")[2] for frame in activity.frames[-2:]] == ["queue.py", "threading.py"]
 
 
 def _at(activity: Activity) -> str:

@@ -61,8 +61,7 @@ def draw_lanes(
     groups: tuple[GroupView, ...], roster: Roster, diagnosis: Diagnosis, culprits: frozenset[int]
 ) -> tuple[tuple[GroupLanes, ...], tuple[QuietGroups, ...]]:
     """Return the groups to show, and what the others are."""
-    traces = {rank: view.trace for rank, view in roster.ranks.items() if view.trace is not None}
-    differing = {each.group.ref: each.sequence for each in disputes_of(groups, traces)}
+    differing = {each.group.ref: each.sequence for each in disputes_of(groups, roster.traces)}
     named = {finding.group for finding in diagnosis.findings}
     in_question = {group.ref for group in groups if group.ref in named or group.ref in differing or _is_apart(group)}
     ordered = sorted(

@@ -52,6 +52,7 @@ def dump(*entries: dict[str, object]) -> str:
     return json.dumps({"version": "2.10", "pg_config": config, "pg_status": status, "entries": list(entries)})
 
 
+OF_NCCL2 = "fr_trace_json?backend=nccl2"
 SERVER = """
 import json, os, socket, sys, time
 folder, behaviour, answers = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
@@ -96,6 +97,7 @@ def serving(tmp_path: Path, behaviour: str = "honest", *, folder: str = "unhang-
     """Run a process that listens where the probe would, or in another folder, and return its pid."""
     (tmp_path / folder).mkdir(exist_ok=True)
     handlers = ["fr_trace_json", *(["dump_nccl_trace_json"] if "dump_nccl_trace_json" in answers else ["ping"])]
+    handlers += ["fr_dump_file"] if OF_NCCL2 in answers else []
     paths = {f"/handler/{name}": text for name, text in answers.items()} | {"/handler/": json.dumps(handlers)}
     with running(
         command=(sys.executable, "-c", SERVER, f"{tmp_path}/{folder}", behaviour, json.dumps(paths))
@@ -251,6 +253,17 @@ def test_two_recorders_are_put_together(tmp_path: Path) -> None:
         found = trace_of(pid)
     told = [(record.group.description, record.collective_seq) for record in found.records()]
     assert sorted(told) == [("cpu", 1), ("dp", 1), ("dp", 2)]
+
+
+def test_record_that_is_told_by_the_name_of_its_backend(tmp_path: Path) -> None:
+    """As NCCL's since 2.15. Where nothing is unfinished its counts tell no number to hold against those of others."""
+    gloo = dump(entry(1, group=("2", "cpu")))
+    idle = json.loads(dump(entry(2, backend="nccl2"))) | {"entries": []}
+    for told, numbers in ((dump(entry(2, backend="nccl2")), [2]), (json.dumps(idle), [])):
+        with serving(tmp_path, fr_trace_json=gloo, **{OF_NCCL2: told}) as pid:
+            found = trace_of(pid)
+        assert [each.collective_seq for each in found.records() if each.signature.backend == "nccl"] == numbers
+    assert found.marks == parse_dump(gloo.encode()).marks
 
 
 def test_merging_one_or_none() -> None:

@@ -397,22 +397,27 @@ def test_who_moves_while_it_waits_for_a_peer_has_its_minute_while_it_is_watched(
 
 EVENT = Frame("wait", "/usr/lib/python3.11/threading.py", 629)
 FUTURE = Frame("result", "/usr/lib/python3.11/concurrent/futures/_base.py", 451)
+PINNED = (
+    Frame("_try_get_data", "/env/lib/python3.11/site-packages/torch/utils/data/dataloader.py", 1293),
+    Frame("get", "/usr/lib/python3.11/queue.py", 180),
+)
 
 
 @pytest.mark.parametrize(
-    ("caller", "left", "verdict"),
+    ("callers", "left", "verdict"),
     [
-        (EVENT, 30.0, Verdict.SLOW),
-        (EVENT, 86_000.0, Verdict.HUNG),
-        (EVENT, None, Verdict.HUNG),
-        (FUTURE, 30.0, Verdict.HUNG),
+        ((EVENT,), 30.0, Verdict.SLOW),
+        ((EVENT,), 86_000.0, Verdict.HUNG),
+        ((EVENT,), None, Verdict.HUNG),
+        ((FUTURE,), 30.0, Verdict.HUNG),
+        (PINNED, 3.0, Verdict.HUNG),
     ],
 )
 def test_who_waits_for_an_event_for_as_long_as_it_says_is_asleep(
-    caller: Frame, left: float | None, verdict: Verdict
+    callers: tuple[Frame, ...], left: float | None, verdict: Verdict
 ) -> None:
-    """`stop.wait(backoff)` is how a sleep is written that may be cut short; a result is waited for."""
+    """`stop.wait(backoff)` is how a sleep is written that may be cut short; a result, or a batch, is waited for."""
     call = Syscall(name="futex", ends_in_seconds=left)
-    looks = looks_at(Seen(frames=(USER, caller, JOIN)), after=74.0)
+    looks = looks_at(Seen(frames=(USER, *callers, JOIN)), after=74.0)
     slept = [{"process": _process(looks, at, syscall=call)} for at in (0, 1)]
     assert judged(_between(looks, *slept)).verdict is verdict

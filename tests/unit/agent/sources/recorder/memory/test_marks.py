@@ -51,6 +51,15 @@ def test_operation_that_is_recorded_before_its_status() -> None:
     assert (marks["default_pg"].issued, marks["default_pg"].started, marks["default_pg"].completed) == (4, None, None)
 
 
+def test_status_that_counts_from_zero() -> None:
+    """As the hook's does: three are issued, and two completed."""
+    image, address = an_image(
+        [Operation(n, name="nccl2:all_reduce", sequence=n + 1) for n in range(3)], {0: (2, -1, 1)}
+    )
+    _, marks = read(image, address)
+    assert (marks["default_pg"].issued, marks["default_pg"].started, marks["default_pg"].completed) == (3, None, 2)
+
+
 def test_another_recorder_in_the_same_place() -> None:
     """One with fewer entries than were seen is none that was seen."""
     image, address = an_image(in_pairs(10), {})
