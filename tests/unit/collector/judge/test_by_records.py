@@ -12,6 +12,7 @@ from collector.show.views import view_sequences
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import unfold
+from shared.wire.fds import OtherEnd
 from shared.wire.snapshot import Process, RankSnapshot
 from shared.wire.stacks import Frame
 from shared.wire.trace import Trace
@@ -310,11 +311,21 @@ RECV_INTO = Frame("SocketIO.readinto", "/usr/lib/python3.11/socket.py", 706)
 INIT = Frame("init_process_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1854)
 
 
-def idle_on_two(op: str, seconds: float) -> Diagnosis:
+def idle_on_two(op: str, seconds: float, *connected: OtherEnd) -> Diagnosis:
     """Rank 2 waits at its queue, and the others for it in an operation."""
     steps: dict[int, list[Step]] = {rank: [Collective(WORLD, op)] * (3 + (rank != 2)) for rank in range(4)}
     idle = ASLEEP | {2: Seen(frames=(USER, QUEUE_GET, CONDITION_WAIT))}
-    return diagnose(live_looks(Job({**steps, 2: [*steps[2], Stay()]}), idle, after_seconds=seconds), Expected())
+    looks = live_looks(Job({**steps, 2: [*steps[2], Stay()]}), idle, after_seconds=seconds)
+    (process,) = (each.process for each in looks[0].ranks if each.identity.rank == 2)
+    assert isinstance(process, Process)
+    return diagnose(with_rank(looks, 2, process=process.model_copy(update={"awaits": connected})), Expected())
+
+
+def test_whose_work_may_come_over_a_connection_has_as_long_as_who_works() -> None:
+    """As a rollout that somebody else computes, of whom nobody knows."""
+    ends = [OtherEnd(kind="socket", name=f"10.0.0.9:{port}", local="10.0.0.1:5") for port in (1, 2)]
+    assert idle_on_two("all_reduce", 90.0, *ends).verdict is Verdict.CANNOT_TELL
+    assert ranks(idle_on_two("all_reduce", 700.0, *ends)) == [(Kind.RANK_NOT_JOINED, (2,))]
 
 
 def test_a_server_that_waits_for_work_is_never_called_hung() -> None:
