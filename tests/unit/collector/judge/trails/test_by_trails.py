@@ -273,6 +273,11 @@ def test_what_no_other_process_has_nobody_releases() -> None:
     answer = judged(with_rank(looks_without({2: AWAY}, after_seconds=12.0), 2, awaited=(awaited,)))
     assert (answer.verdict, answer.findings[0].culprit_ranks) == (Verdict.HUNG, (2,))
     assert "that no other process has" in answer.headline
+    looks = looks_without({2: AWAY}, after_seconds=12.0)
+    (stacks,) = (each.stacks for each in looks[0].ranks if each.identity.rank == 2)
+    assert isinstance(stacks, Stacks)
+    beside = stacks.model_copy(update={"threads": (*stacks.threads, Thread(tid=9, name="releases", frames=(0,)))})
+    assert judged(with_rank(looks, 2, awaited=(awaited,), stacks=beside)).verdict is Verdict.CANNOT_TELL
 
 
 def test_a_child_that_its_rank_does_not_read_is_a_circle() -> None:
