@@ -21,7 +21,13 @@ from queue import Queue
 
 import rig
 
-TRUTH = {"kinds": ["rank_not_joined"], "causes": ["user_code"], "where": "twice", "busy": [2]}
+TRUTH = {
+    "kinds": ["rank_not_joined"],
+    "causes": ["user_code"],
+    "where": "twice",
+    "busy": [2],
+    "bare": {"or_silent": True},
+}
 
 FOLDER = Path(os.environ.get("TMPDIR", "/tmp"))
 _FORK = multiprocessing.get_context("fork")

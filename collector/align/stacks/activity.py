@@ -55,6 +55,7 @@ def with_the_rest(seen: Activity, view: RankView) -> Activity:
     seen = with_awaited(seen, wait_of(view))
     seen = _with_kernel(seen, _process_of(view))
     seen = _with_own_pipe(seen, view)
+    seen = _with_servers(seen, view)
     seen = _with_children(seen, view.looks[-1].children if view.looks else ())
     seen = with_lock_file(seen, lock_of(view.looks[-1]) if view.looks else None)
     seen = _with_gil(seen)
@@ -234,6 +235,15 @@ def _held_by_kernel(seen: Activity) -> Activity:
     if seen.cause not in (Cause.USER_CODE, Cause.UNKNOWN):
         return held
     return replace(_placed(held, "in uninterruptible sleep in the kernel"), cause=Cause.UNKNOWN, kernel_tells=True)
+
+
+def _with_servers(seen: Activity, view: RankView) -> Activity:
+    """A process whose main thread waits for a signal may serve by its others: these wait for clients, or for work."""
+    stacks = view.stacks
+    if WaitsOn.SIGNAL not in seen.waits_on or stacks is None or view.apart is not None:
+        return seen
+    others = (activity_of_thread(stacks, thread) for thread in stacks.threads if thread is not stacks.main)
+    return replace(seen, may_be_idle=True) if any(other.may_be_idle for other in others) else seen
 
 
 def _with_own_pipe(seen: Activity, view: RankView) -> Activity:

@@ -107,7 +107,8 @@ def trail_of(view: RankView, activity: Activity, owners: Owners) -> Trail | None
         return None
     shared = activity.shared
     if shared is not None:
-        at = OtherEnd(kind="semaphore", name=shared_in_words(shared), local=shared.memory)
+        threads = () if view.stacks is None else view.stacks.threads  # of its own process, one may release it
+        at = OtherEnd(kind="semaphore", name=shared_in_words(shared), local=shared.memory, own=len(threads) != 1)
         hops = (Hop(process.pid, process.name, _call(process), at),)
         rank = owners.barriers.get((view.host, shared.memory))
         leads = Leads.NOBODY if shared.lone else Leads.UNSEEN if rank is None else Leads.RANK

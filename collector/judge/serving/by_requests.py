@@ -151,7 +151,9 @@ def _held_up(holder: _Holder, family: Family, observations: Observations) -> Int
     own: dict[str, Any] = {}
     if holder.rank is None:
         shown += _evidence(holder)
-        own = {"where": holder.activity.where, "steps": tuple(_steps(holder))}
+        own = {"where": holder.activity.where}
+    if holder.rank is None or holder.is_held:
+        own["steps"] = tuple(_steps(holder))
     own |= {"cause": holder.activity.cause, "said": said, "evidence": tuple(shown)}
     culprits = () if holder.rank is None else (holder.rank,)
     fault = fault_by("held_requests" if holder.is_held else "requests", culprits, (), **own)

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
 CASES = {
     "producer_died": "waiting in Queue.get() of an empty queue (its thread 'Thread-1 (produce)' has ended, and no",
-    "rollout_never_filled": "in all_reduce #4, and it is waiting in Queue.get() of an empty queue (task '",
+    "rollout_never_filled": "for rank 2, which is waiting in Queue.get() of an empty queue (task '",
     "requests_by_thread": "in broadcast #4, and it is waiting in Queue.get() of an empty queue at serve (",
 }
 """What the headline says, by program: a dead producer hangs its rank, an idle server and a rollout may be idle."""

@@ -10,7 +10,8 @@ import pytest
 
 from tests.system.live.asking import Reply, diagnosed
 from tests.system.live.jobs import Job
-from tests.system.live.truths import named
+from tests.system.live.test_verdicts import assert_right
+from tests.system.live.truths import Truth, named
 
 pytestmark = [pytest.mark.live, pytest.mark.ptrace]
 
@@ -170,3 +171,25 @@ def test_a_trainer_is_the_victim_of_its_rollout(
     if rollout != "works":
         steps = [*reply.answer["next_steps"], *(s for each in reply.answer["findings"] for s in each["next_steps"])]
         assert any(step["command"] == "unhang diagnose -- rollout" for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ("semaphore_of_ended_process", "that no other process has"),
+        ("answer_of_itself", "rank 2 has not joined all_reduce"),
+        ("manager_that_is_stopped", "which is stopped by a signal"),
+    ],
+)
+def test_what_nobody_is_left_to_end_is_told_at_once(way: str, told: str, container: int, tmp_path: Path) -> None:
+    """Who owes it has ended, is the rank itself, or is stopped before it has accepted."""
+    reply = asked("nobody_ends_it", tmp_path, container, NOBODY_ENDS_IT=way)
+    assert (reply.answer["verdict"], named(reply.answer)) == ("hung", frozenset({2}))
+    assert told in reply.answer["headline"]
+
+
+@pytest.mark.parametrize("way", ["by_accept", "by_datagrams", "from_queue", "on_trio", "until_signalled"])
+def test_who_waits_for_work_that_it_will_hand_out_is_not_hung(way: str, container: int, tmp_path: Path) -> None:
+    """Others wait in a broadcast, for days."""
+    reply = asked("only_looks_so", tmp_path, container, ONLY_LOOKS_SO=way)
+    assert_right(Truth.of("only_looks_so", "memory"), reply)

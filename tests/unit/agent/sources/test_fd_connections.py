@@ -178,3 +178,15 @@ def test_families_that_are_restricted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("agent.proc.sock_diag.socket.socket", refused)
     assert unix_peers() == {}
+
+
+def test_a_unix_connection_that_nobody_has_accepted_is_with_the_socket_that_listens(tmp_path: Path) -> None:
+    """Its other end has no inode yet."""
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as near:
+        server.bind(str(tmp_path / "socket"))
+        server.listen()
+        near.connect(str(tmp_path / "socket"))
+        mine, listening = (os.fstat(each.fileno()).st_ino for each in (near, server))
+        assert unix_peers()[mine] == listening
+        with server.accept()[0] as far:
+            assert unix_peers()[mine] == os.fstat(far.fileno()).st_ino

@@ -12,8 +12,9 @@ from collector.show.views import view_sequences
 from shared.answer.diagnosis import Diagnosis
 from shared.answer.words import Cause, Certainty, Kind, Verdict
 from shared.rank_sets import unfold
-from shared.wire.snapshot import Process, RankSnapshot
-from shared.wire.stacks import Frame
+from shared.wire.fds import OtherEnd
+from shared.wire.snapshot import Process, RankSnapshot, Syscall
+from shared.wire.stacks import Frame, Stacks, Thread
 from shared.wire.trace import Trace
 from tests.build.jobs.four_ranks import looks_at_all_stuck
 from tests.build.jobs.judged import judged
@@ -310,11 +311,34 @@ RECV_INTO = Frame("SocketIO.readinto", "/usr/lib/python3.11/socket.py", 706)
 INIT = Frame("init_process_group", "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1854)
 
 
-def idle_on_two(op: str, seconds: float) -> Diagnosis:
+def idle_on_two(op: str, seconds: float, *connected: OtherEnd) -> Diagnosis:
     """Rank 2 waits at its queue, and the others for it in an operation."""
     steps: dict[int, list[Step]] = {rank: [Collective(WORLD, op)] * (3 + (rank != 2)) for rank in range(4)}
     idle = ASLEEP | {2: Seen(frames=(USER, QUEUE_GET, CONDITION_WAIT))}
-    return diagnose(live_looks(Job({**steps, 2: [*steps[2], Stay()]}), idle, after_seconds=seconds), Expected())
+    looks = live_looks(Job({**steps, 2: [*steps[2], Stay()]}), idle, after_seconds=seconds)
+    (process,) = (each.process for each in looks[0].ranks if each.identity.rank == 2)
+    assert isinstance(process, Process)
+    return diagnose(with_rank(looks, 2, process=process.model_copy(update={"awaits": connected})), Expected())
+
+
+@pytest.mark.parametrize(("beside", "verdict"), [(QUEUE_GET, Verdict.CANNOT_TELL), (RECV_INTO, Verdict.HUNG)])
+def test_who_waits_for_a_signal_may_serve_by_its_threads(beside: Frame, verdict: Verdict) -> None:
+    """Others wait for what it will hand out, and a thread of it for work."""
+    steps: dict[int, list[Step]] = {rank: [Collective(WORLD, "broadcast")] * (3 + (rank != 2)) for rank in range(4)}
+    looks = live_looks(Job({**steps, 2: [*steps[2], Stay()]}), ASLEEP, after_seconds=90.0)
+    (rank,) = (each for each in looks[0].ranks if each.identity.rank == 2)
+    assert isinstance(rank.process, Process) and isinstance(rank.stacks, Stacks)
+    threads = (*rank.stacks.threads, Thread(tid=7, name="serves", frames=(len(rank.stacks.frames),)))
+    stacks = rank.stacks.model_copy(update={"frames": (*rank.stacks.frames, beside), "threads": threads})
+    waits = rank.process.model_copy(update={"syscall": Syscall(name="rt_sigtimedwait"), "wchan": "do_sigtimedwait"})
+    assert diagnose(with_rank(looks, 2, process=waits, stacks=stacks), Expected()).verdict is verdict
+
+
+def test_whose_work_may_come_over_a_connection_has_as_long_as_who_works() -> None:
+    """As a rollout that somebody else computes, of whom nobody knows."""
+    ends = [OtherEnd(kind="socket", name=f"10.0.0.9:{port}", local="10.0.0.1:5") for port in (1, 2)]
+    assert idle_on_two("all_reduce", 90.0, *ends).verdict is Verdict.CANNOT_TELL
+    assert ranks(idle_on_two("all_reduce", 700.0, *ends)) == [(Kind.RANK_NOT_JOINED, (2,))]
 
 
 def test_a_server_that_waits_for_work_is_never_called_hung() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from collector.align.expected import Expected
 from collector.judge.verdict import diagnose
-from shared.answer.words import Kind, Verdict
+from shared.answer.words import Act, Kind, Verdict
 from shared.missing import Missing, Reason
 from shared.wire.snapshot import Child, NodeSnapshot, Process, Requests
 from shared.wire.stacks import Frame
@@ -43,3 +43,15 @@ def test_an_engine_that_nobody_has_asked_holds_nobody_up(which: int) -> None:
     """It is stopped, and the requests that wait are the other one's."""
     answer = diagnose(engines(waiting=which, stopped=1 - which), Expected(job="sim"))
     assert answer.verdict is not Verdict.HUNG and answer.findings == ()
+
+
+def test_a_worker_that_is_stopped_is_resumed() -> None:
+    """It is a rank, and what frees it is the step, as for the processes above it."""
+    looks = engines(waiting=1, stopped=2)
+    (process,) = (each.process for each in looks[0].ranks if each.identity.rank == 1)
+    assert isinstance(process, Process)
+    answer = diagnose(with_rank(looks, 1, process=process.model_copy(update={"state": "T"})), Expected(job="sim"))
+    (finding,) = answer.findings
+    assert (finding.kind, finding.culprit_ranks) == (Kind.REQUESTS_UNANSWERED, (1,))
+    assert [step.command for step in finding.next_steps] == [f"kill -CONT {process.pid}"]
+    assert answer.action is not None and answer.action.do is Act.FREE

@@ -42,6 +42,14 @@ async def trainer(samples):
 async def rollout():
     await asyncio.wait_for(asyncio.create_task(trainer(asyncio.Queue()), name="trainer"), None)
 
+async def batches():
+    yield 1
+    await for_ever()
+
+async def through_a_generator():
+    async for _ in batches():
+        pass
+
 async def for_ever():
     await asyncio.get_running_loop().create_future()
 
@@ -181,6 +189,13 @@ def test_coroutines_are_told_from_the_outermost_to_what_is_awaited(python: str) 
     assert functions[0] == "rollout"
     assert functions[-3:] == ["trainer", "take", "get"]
     assert awaited.chain[-2].line == 1 + PROGRAM[: PROGRAM.index("return await")].count("\n")
+
+
+@pytest.mark.parametrize("python", pythons().values(), ids=pythons())
+def test_coroutines_are_told_through_an_asynchronous_generator(python: str) -> None:
+    """Which a loop goes through, and which awaits in turn."""
+    awaited = waiting(python, "asyncio.run(through_a_generator())", "task")
+    assert [frame.function for frame in awaited.chain] == ["through_a_generator", "batches", "for_ever"]
 
 
 @pytest.mark.parametrize("python", pythons().values(), ids=pythons())

@@ -237,6 +237,35 @@ def test_who_waits_for_clients_while_others_await_its_part_has_a_minute(call: st
     assert after < 60.0 or "waiting for clients" in said
 
 
+def test_a_server_whose_thread_holds_the_answer_stands_where_that_does() -> None:
+    """Its main thread waits for work, as always."""
+    frames = (ACCEPT, HANDLER)
+    threads = (Thread(tid=SERVICE, frames=(0,)), Thread(tid=SERVICE + 1, name="handler", frames=(1,)))
+    end = [
+        each.model_copy(update={"stacks": Stacks(pid=SERVICE, frames=frames, threads=threads)})
+        for each in other(SERVICE, ACCEPT)
+    ]
+    verdict, named, said = blamed(waiting({2: at("socket", SERVICE)}, [end]))
+    assert (verdict, named) == (Verdict.HUNG, ()) and "score (/srv/reward.py:12)" in said
+
+
+GRPC = Frame("_blocking", "/env/lib/python3.11/site-packages/grpc/_channel.py", 1190)
+STILL_AT_HOME = Frame("Condition.wait", "/usr/lib/python3.11/threading.py", 331)
+
+
+@pytest.mark.parametrize(
+    ("frames", "named"), [((*AWAY.frames, GRPC, STILL_AT_HOME), ()), ((*AWAY.frames, STILL_AT_HOME), (2,))]
+)
+def test_what_other_threads_watch_is_awaited_by_who_calls_by_grpc(
+    frames: tuple[Frame, ...], named: tuple[int, ...]
+) -> None:
+    """Else nobody knows who waits for it."""
+    ends = at("socket", SERVICE, call="futex")
+    looks = waiting({2: ends}, [other(SERVICE, HANDLER)])
+    stacks = Stacks(pid=pid_of(2), frames=frames, threads=(Thread(tid=pid_of(2), frames=tuple(range(len(frames)))),))
+    assert blamed(with_rank(looks, 2, stacks=stacks))[:2] == (Verdict.HUNG, named)
+
+
 def test_what_no_other_process_has_nobody_releases() -> None:
     """A semaphore of processes that have ended: no time heals that, and the rank is named."""
     shared = OfProcesses(kind="semaphore", memory="00:1a 7", lone=True)
@@ -244,6 +273,11 @@ def test_what_no_other_process_has_nobody_releases() -> None:
     answer = judged(with_rank(looks_without({2: AWAY}, after_seconds=12.0), 2, awaited=(awaited,)))
     assert (answer.verdict, answer.findings[0].culprit_ranks) == (Verdict.HUNG, (2,))
     assert "that no other process has" in answer.headline
+    looks = looks_without({2: AWAY}, after_seconds=12.0)
+    (stacks,) = (each.stacks for each in looks[0].ranks if each.identity.rank == 2)
+    assert isinstance(stacks, Stacks)
+    beside = stacks.model_copy(update={"threads": (*stacks.threads, Thread(tid=9, name="releases", frames=(0,)))})
+    assert judged(with_rank(looks, 2, awaited=(awaited,), stacks=beside)).verdict is Verdict.CANNOT_TELL
 
 
 def test_a_child_that_its_rank_does_not_read_is_a_circle() -> None:
