@@ -43,13 +43,14 @@ NO_STRAYS = Strays()
 def _telling(stacks: Stacks) -> Activity:
     """What its main thread does; else, where that tells of no wait, what another one waits in for other ranks.
 
-    Where only other threads were kept, and none waits so, nothing is told.
+    Where only other threads were kept, and none waits so, it is the first.
     """
     main = activity_of_thread(stacks, stacks.main)
     if (main.doing is Doing.OUTSIDE and main.told not in _SAYS_NOTHING) or shown_state(main) in MAY_WAIT:
         return main
-    others = (activity_of_thread(stacks, thread) for thread in stacks.threads if thread is not stacks.main)
-    return next((seen for seen in others if shown_state(seen) in MAY_WAIT), main)
+    others = [activity_of_thread(stacks, thread) for thread in stacks.threads if thread is not stacks.main]
+    first = main if stacks.main is not None or not others else others[0]
+    return next((seen for seen in others if shown_state(seen) in MAY_WAIT), first)
 
 
 def find_strays(snapshots: Sequence[NodeSnapshot], roster: Roster) -> Strays:

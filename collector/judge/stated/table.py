@@ -24,7 +24,7 @@ from shared.wire.snapshot import NodeSnapshot
 
 _MOST = 100
 """Of different statements, of a process and of all: more are not read."""
-_LONGEST = 300
+_LONGEST = 500
 _ORDER = tuple(Stated)
 # the process that calls itself DP1 TP4        process 4711 of stacks.txt
 _NUMBERED = re.compile(r"(?P<before>.*?)(?P<number>0|[1-9]\d{0,6})(?P<after>\D*(?: of .*)?)")

@@ -12,10 +12,10 @@ HINT = " [ready ranks: "
 # HorovodAllreduce_loss_0 [ready ranks: 3], HorovodAllreduce_dense_kernel_0 [ready ranks: 2, 0, 1]
 _READY = re.compile(r" \[ready ranks: (\d{1,7}(?:, ?\d{1,7}){0,4000})\]")
 # Missing ranks:                                                  0.20 on; Stalled ranks: in 0.16 to 0.19
-# 1: [HorovodAllreduce_dense_kernel_0, HorovodAllreduce_dense_bias_0 ...]
+# 1: [HorovodAllreduce_dense_kernel_0, HorovodAllreduce_dense_bias_0 ...]        [0] 1: […] of a launcher that counts
 HINTS_OF_MISSING = ("Missing ranks:", "Stalled ranks:")
 _MISSING = re.compile(r"(?:Missing|Stalled) ranks:\s{0,4}(?P<rest>[^\n]*)$")
-_ROW = re.compile(r"(?:.{0,80}<std(?:err|out)>:)?(?P<rank>\d{1,7})!?: \[(?P<ops>[^\]]*)")
+_ROW = re.compile(r"(?:.{0,80}<std(?:err|out)>:|\[\d{1,7}\] )?(?P<rank>\d{1,7})!?: \[(?P<ops>[^\]]*)")
 _MOST_ROWS = 4096
 
 

@@ -54,11 +54,13 @@ _LONGEST_HINT = max(map(len, HINTS))
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 # … [repeated 15x across cluster]
 _REPEATED = re.compile(r"\s?\[repeated \d{1,9}x across cluster\]")
+# tests/unit/test_kernel.py::test_lines[Out of memory: Killed process 4242 (python3)] PASSED [ 15%]        a quotation
+_OF_A_TEST = re.compile(r"(\S{1,300}::\w{1,200})\[.*\](?= (?:PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)\b)")
 
 
 def clean_line(line: str) -> str:
-    """Return a line without colours, control characters, Ray's and containers' notes, cut to 4000 characters."""
-    line = printed(line)
+    """Return a line without colours, control characters, notes of Ray, containers and tests, cut to 4000 characters."""
+    line = _OF_A_TEST.sub(r"\1", printed(line)) if "::" in line and "] " in line else printed(line)
     if line.isprintable() and "[repeated " not in line:
         return line[:LONGEST_LINE].rstrip()
     return _REPEATED.sub("", _ESCAPES.sub("", line[: 2 * LONGEST_LINE]))[:LONGEST_LINE].rstrip()

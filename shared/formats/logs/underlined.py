@@ -22,7 +22,7 @@ _NEAR_END, _FARTHEST = 50, 4.0
 """Lines from the end that cost nothing yet, and what the farthest cost."""
 _MOST_BELOW, _LOOKED_BELOW = 3, 8
 _WRAPPED_FROM = 60
-_SHOWN, _SHOWN_BEFORE = 490, 60
+SHOWN, _SHOWN_BEFORE = 480, 60
 
 _WORDS = tuple(
     (re.compile(row["pattern"]), row["worth"], row["says"], row.get("trouble", False))
@@ -35,8 +35,7 @@ _BEGINS = re.compile(
 )
 #   File "/job/train.py", line 3, in step        [rank3]:   File "/job/train.py", line 3, in step
 _PYTHON_FRAME = re.compile(r"(?:\W?\[?\w{1,20}\]?[:>] ?)?\s{0,12}File \".{1,400}\", line \d")
-#     loss.backward()        [rank3]:     loss.backward()                              deeper than the frame above it
-_INDENTED = re.compile(r"(?:\W?\[?\w{1,20}\]?[:>] ?)?\s{4}")
+_INDENTED = re.compile(r"(?:\W?\[?\w{1,20}\]?[:>] ?)?(\s*)")
 _MOST_SOURCE = 20
 
 
@@ -96,6 +95,11 @@ def with_what_belongs(lines: Sequence[str], number: int, writers: Mapping[int, s
     return tuple(block)
 
 
+def _indent(line: str) -> int:
+    match = _INDENTED.match(line)
+    return 0 if match is None else len(match[1])
+
+
 def goes_on_in(above: str, line: str) -> bool:
     """Did a terminal break a line within its words?"""
     return len(above) >= _WRAPPED_FROM and line[:1].islower()
@@ -107,14 +111,14 @@ def source_lines(lines: Sequence[str], numbers: Iterable[int]) -> set[int]:
     for number in numbers:
         if _PYTHON_FRAME.match(lines[number]):
             within = number
-        elif within >= 0 and number - within <= _MOST_SOURCE and _INDENTED.match(lines[number]):
+        elif 0 <= within >= number - _MOST_SOURCE and _indent(lines[number]) > _indent(lines[within]):
             found.add(number)
         else:
             within = -1
     return found
 
 
-def shown(line: str) -> str:
+def shown(line: str, most: int = SHOWN) -> str:
     """Return a line, or what there is of a long one from shortly before its first word of trouble."""
-    at = 0 if len(line) <= _SHOWN else max(0, min(troubles(line).values(), default=0) - _SHOWN_BEFORE)
-    return line[at : at + _SHOWN]
+    at = 0 if len(line) <= most else max(0, min(troubles(line).values(), default=0) - _SHOWN_BEFORE)
+    return line[at : at + most]

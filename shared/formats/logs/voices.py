@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 from shared.formats.logs.general_voice import seconds_waited, waits_said_again
 from shared.formats.logs.last_words import last_word
-from shared.formats.logs.underlined import goes_on_in, shown, source_lines, troubles, underlined, with_what_belongs
+from shared.formats.logs.underlined import (
+    SHOWN,
+    goes_on_in,
+    shown,
+    source_lines,
+    troubles,
+    underlined,
+    with_what_belongs,
+)
 from shared.formats.logs.writers import name_of_writer, process_of_line, rank_of_line
 from shared.wire.log_events import EventKind
 
@@ -96,8 +104,5 @@ def _last_words(told: set[int], numbers: Sequence[int], writers: Mapping[int, st
 
 
 def _together(log: ReadLog, block: Sequence[int]) -> str:
-    return (
-        " / ".join(shown(log.lines[number]).strip() for number in block)
-        if len(block) > 1
-        else shown(log.lines[block[0]])
-    )
+    each = [shown(log.lines[number], SHOWN // len(block)) for number in block]
+    return " / ".join(line.strip() for line in each) if len(each) > 1 else each[0]

@@ -93,6 +93,7 @@ def test_wrapped_lines_are_put_together() -> None:
 def test_colours_and_notes_of_launchers_are_taken_off() -> None:
     """And characters that a terminal would obey."""
     assert clean_line("\x1b[31mbad\x1b[0m\x07 news [repeated 15x across cluster]\r") == "bad news"
+    assert clean_line("t/test_a.py::test_b[Killed process 4242] PASSED [ 9%]") == "t/test_a.py::test_b PASSED [ 9%]"
 
 
 def test_mark_of_a_line_goes_before_the_file() -> None:
