@@ -81,6 +81,8 @@ class Registrar:
         self._tls = ClientTls(own) if self._secure else None
         self._tokens = None if settings.collector_token_file is None else TokenFile(settings.collector_token_file)
         self._registration = _registration(settings)
+        self._kept: http.client.HTTPConnection | None = None
+        """For the next registration: a handshake costs a collector most of what one costs it."""
         self._works = True
 
     def keep_on(self, stop: threading.Event) -> None:
@@ -97,26 +99,41 @@ class Registrar:
                 stop.wait(_jittered(wait))
                 continue
             self._wait(_jittered(wait), stop)
+        self.close()
+
+    def close(self) -> None:
+        """Keep no connection open."""
+        if self._kept is not None:
+            self._kept.close()
 
     def register(self) -> Lease:
         """Register once. Raises Unreachable, and InvalidSettings where the token cannot be read."""
-        headers = {"Content-Type": "application/json", "Connection": "close"}
+        headers = {"Content-Type": "application/json", "Connection": "keep-alive" if self._secure else "close"}
         tokens = () if self._tokens is None else self._tokens.tokens()
         if tokens:
             headers["Authorization"] = "Bearer " + tokens[0].decode("latin-1")
-        body = self._body()
-        connection = self._connection()
+        lease = self._lease(*self._put(self._body(), headers))
+        self._digest_seconds = lease.digest_seconds
+        return lease
+
+    def _put(self, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        """Return status and body of the answer. What a kept connection does not bring is sent again over a new one."""
+        kept, self._kept = self._kept, None
+        connection = kept or self._connect()
         try:
             connection.request("PUT", self._path, body, headers)
             answer = connection.getresponse()
             said = answer.read(_MOST_ANSWER_BYTES)
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"the collector {self._url} cannot be reached: {_why(error)}") from error
-        finally:
             connection.close()
-        lease = self._lease(answer.status, said)
-        self._digest_seconds = lease.digest_seconds
-        return lease
+            if kept is not None:
+                return self._put(body, headers)
+            raise Unreachable(f"the collector {self._url} cannot be reached: {_why(error)}") from error
+        if self._secure and answer.status == 200 and answer.isclosed() and not answer.will_close:
+            self._kept = connection
+        else:
+            connection.close()
+        return answer.status, said
 
     def _body(self) -> bytes:
         registration = self._registration
@@ -138,7 +155,8 @@ class Registrar:
         most = min(seconds, max(_CHANGE_SECONDS, _jittered(self._digest_seconds)))
         self._digests.wait(most - least, known=self._sent, stop=stop)
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connect(self) -> http.client.HTTPConnection:
+        """Return a connection that opens with its first request, by the certificates of now."""
         if self._tls is None:
             return _InOnePiece(self._host, self._port, timeout=SECONDS)
         return _TlsConnection(self._host, self._port, timeout=SECONDS, context=self._tls.context())

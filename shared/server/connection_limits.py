@@ -14,6 +14,7 @@
 import ipaddress
 import logging
 import resource
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -109,6 +110,11 @@ class Connections:
             del self._clients[key]
         return guest
 
+    def has_room(self, address: str) -> bool:
+        """May a connection from there enter without another having to go?"""
+        client = self._clients.get(client_of(address))
+        return self._size < self._most and (client is None or client.size < self._most_of_one)
+
     def is_full(self, address: str) -> bool:
         """Is more being answered already than there is room for, this request included?"""
         client = self._clients.get(client_of(address))
@@ -196,12 +202,24 @@ def affordable(most: int) -> int:
 
     Without a descriptor for the next connection, asyncio accepts none for a second, and some may wait for long.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
-    room = most if soft == resource.RLIM_INFINITY else max(_LEAST, soft // 2)
+    descriptors = _most_descriptors()
+    room = max(_LEAST, descriptors // 2)
     if room < most:
-        _log.warning("%d connections instead of %d: the limit of open files (RLIMIT_NOFILE) is %d", room, most, soft)
+        _log.warning(
+            "%d connections instead of %d: the limit of open files (RLIMIT_NOFILE) is %d", room, most, descriptors
+        )
     return min(most, room)
+
+
+def affordable_beside(most: int) -> int:
+    """Return for how many of `most` connections beside those there are descriptors: for a quarter."""
+    return min(most, _most_descriptors() // 4)
+
+
+def _most_descriptors() -> int:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in (soft, hard))
+    wanted = min(_DESCRIPTORS, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    return max(soft, wanted)

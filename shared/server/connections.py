@@ -6,24 +6,22 @@ client's certificate are known before a byte of HTTP is read.
 """
 
 import asyncio
-import ipaddress
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from shared.server.addresses import Network
-from shared.server.audit import AuditLog, Refusal, Refused
-from shared.server.connection_limits import Connections, Guest
+from shared.server.accepting.connection_guard import ConnectionGuard
+from shared.server.accepting.kept_connections import KeptConnection
+from shared.server.audit import Refused
+from shared.server.connection_limits import Guest
 from shared.server.gate import MOST_HEAD_BYTES
-from shared.server.origins import Names
-from shared.server.plain_requests import AnswerAtOnce, Pace, json_answer, parse_plain
+from shared.server.plain_requests import json_answer
 from shared.server.tls import ServerTls, explain_tls, names_of
 
 HANDSHAKE_SECONDS = 5.0
@@ -33,63 +31,8 @@ HEAD_SECONDS = 10.0
 READ_SECONDS = 30.0
 """For a client to take some more of its answer. Also before that it counts as idle while it takes none."""
 
-MOST_HANDSHAKES = 128
-"""At once. Each costs a millisecond of a core, and strangers can begin them."""
-
-MOST_CONNECTIONS = 512
-
-
-@dataclass
-class ConnectionGuard:
-    """The rules about who may connect to one service."""
-
-    audit: AuditLog
-    tls: ServerTls | None = None
-    networks: Sequence[Network] = ()
-    names: Names = field(default_factory=Names)
-    connections: Connections = field(default_factory=lambda: Connections(MOST_CONNECTIONS))
-    handshakes: Connections = field(default_factory=lambda: Connections(MOST_HANDSHAKES))
-    tasks: set["asyncio.Task[None]"] = field(default_factory=set)
-    """Of the handshakes, for nothing else holds them."""
-    at_once: AnswerAtOnce | None = None
-    """Answers plain requests before any other layer; the rules here, and who may ask by which name, hold for them."""
-    plain: Pace = field(default_factory=Pace)
-    """At which plain requests are answered."""
-
-    @property
-    def scheme(self) -> str:
-        """How the service's URL begins."""
-        return "http" if self.tls is None else "https"
-
-    def admits(self, client: str) -> bool:
-        """May this address connect? Without a list all may."""
-        if not self.networks:
-            return True
-        try:
-            address = ipaddress.ip_address(client.partition("%")[0])
-        except ValueError:
-            return False
-        plain = getattr(address, "ipv4_mapped", None) or address
-        return any(plain in network for network in self.networks)
-
-    def refuse(self, client: str, reason: Refused, detail: str = "") -> None:
-        """Log a refusal."""
-        self.audit.refused(Refusal(client, reason, "", detail))
-
-    def answer_at_once(self, data: bytes, client: str) -> bytes | None:
-        """Return the answer to a request that is plain, to be sent as JSON; None: to be read as any other."""
-        request = None if self.at_once is None else parse_plain(data, client)
-        if request is None or self.at_once is None or self.connections.is_full(client):
-            return None
-        answer = self.at_once(request) if self.names.admit(request.host) else None
-        if answer is not None:
-            self.plain.note()
-        return answer
-
-    @property
-    def answers_without_transport(self) -> bool:
-        """May what a new connection has brought be a plain request?"""
-        return self.at_once is not None and self.tls is None
+KEPT_FOR_PLAIN_SECONDS = 900.0
+"""From the first, however many come: whoever is gone without a word holds nothing, and replicas share what there is."""
 
 
 def protocol_of(guard: ConnectionGuard) -> type[asyncio.Protocol]:
@@ -111,6 +54,10 @@ class _GuardedProtocol(asyncio.Protocol):
         self._early = bytearray()
         self._lost = False
         self._guest: Guest | None = None
+        self._kept: KeptConnection | None = None
+        self._below: asyncio.Transport | None = None
+        """What carries TLS."""
+        self._context: ssl.SSLContext | None = None
         self.transport: asyncio.Transport | None = None
         """Over which a request may come: after the handshake."""
         self._name: str | None = None
@@ -124,10 +71,9 @@ class _GuardedProtocol(asyncio.Protocol):
         if not self.guard.admits(client):
             self._turn_away(transport, client, Refused.ADDRESS)
             return
-        self._guest = self.guard.connections.enter(client, partial(self._make_room, transport, client))
-        if self._guest is None:
-            self._turn_away(transport, client, Refused.TOO_MANY)
-        elif self.guard.tls is None:
+        if not self._enter(transport):
+            return
+        if self.guard.tls is None:
             self._await_request(transport)
         else:
             transport.pause_reading()
@@ -141,9 +87,13 @@ class _GuardedProtocol(asyncio.Protocol):
             answer = None if data == self._declined else self.guard.answer_at_once(data, self._client)
             if answer is None:
                 self._begin_http(self.transport, data)
-            else:
-                self.transport.write(json_answer(answer, self._state.default_headers))
+                return
+            kept = self._keep() if answer.may_keep else None
+            self.transport.write(json_answer(answer.text, self._state.default_headers, kept=kept is not None))
+            if kept is None:
                 self.transport.close()
+            else:
+                kept.rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that the client is gone."""
@@ -154,9 +104,15 @@ class _GuardedProtocol(asyncio.Protocol):
         self._leave()
 
     def shutdown(self) -> None:
-        """End as uvicorn asks: nothing is being answered."""
+        """End as uvicorn asks: nothing is being answered. Who waits for its next turn does not read a farewell."""
         if self.transport is not None:
-            self.transport.close()
+            self.transport.close() if self._kept is None else self.transport.abort()
+
+    def _enter(self, transport: asyncio.Transport) -> bool:
+        self._guest = self.guard.connections.enter(self._client, partial(self._make_room, transport, self._client))
+        if self._guest is None:
+            self._turn_away(transport, self._client, Refused.TOO_MANY)
+        return self._guest is not None
 
     def _begin_handshake(self, transport: asyncio.Transport, client: str, tls: ServerTls) -> None:
         guest = self.guard.handshakes.enter(client, partial(self._make_room, transport, client))
@@ -169,9 +125,10 @@ class _GuardedProtocol(asyncio.Protocol):
         task.add_done_callback(lambda _: guest.leave())
 
     async def _shake_hands(self, plain: asyncio.Transport, client: str, tls: ServerTls) -> None:
+        self._below, self._context = plain, tls.context()
         try:
             transport = await asyncio.get_running_loop().start_tls(
-                plain, self, tls.context(), server_side=True, ssl_handshake_timeout=HANDSHAKE_SECONDS
+                plain, self, self._context, server_side=True, ssl_handshake_timeout=HANDSHAKE_SECONDS
             )
         except (ConnectionResetError, BrokenPipeError):  # hung up and asked for nothing, as a probe of the port does
             self._leave()
@@ -198,18 +155,41 @@ class _GuardedProtocol(asyncio.Protocol):
         self._turn_away(transport, client, Refused.TOO_MANY, "idle, closed in favour of a new connection")
 
     def _leave(self) -> None:
-        if self._guest is not None:
-            self._guest.leave()
+        for held in (self._guest, self._kept):
+            if held is not None:
+                held.leave()
 
     def _await_request(self, transport: asyncio.Transport, name: str | None = None) -> None:
         self.transport, self._name = transport, name
         self._state.connections.add(self)
-        self._late = asyncio.get_running_loop().call_later(HEAD_SECONDS, _give_up, transport, self.guard)
+        self._await(HEAD_SECONDS, partial(_give_up, transport, self.guard))
         if self._early:
             self.data_received(bytes(self._early))
 
+    def _await(self, seconds: float, in_vain: Callable[[], None]) -> None:
+        """Set the clock anew for what is to come."""
+        if self._late is not None:
+            self._late.cancel()
+        self._late = asyncio.get_running_loop().call_later(seconds, in_vain)
+
+    def _keep(self) -> KeptConnection | None:
+        """Keep this connection, where there is room, and the certificates are those of its handshake."""
+        if self._below is None or self.guard.tls is None or self.guard.tls.context() is not self._context:
+            return None
+        if self._kept is None and (kept := self.guard.kept.enter(self._client, self._below)) is not None:
+            self._leave()
+            self._kept = kept
+            self._await(KEPT_FOR_PLAIN_SECONDS, self.shutdown)
+        return self._kept
+
     def _begin_http(self, transport: asyncio.Transport, data: bytes) -> None:
         """Have uvicorn read all that comes."""
+        if self._kept is not None:
+            self._leave()
+            self._kept = None
+            if not self._enter(transport):
+                return
+            self._await(HEAD_SECONDS, partial(_give_up, transport, self.guard))
         state = self._uvicorns["app_state"]
         http = _Http(**{**self._uvicorns, "app_state": {**state, "client_name": self._name}})
         http.guard, http.guest, http.late = self.guard, self._guest, self._late

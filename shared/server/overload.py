@@ -4,8 +4,8 @@ from http import HTTPStatus
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from shared.server.accepting.connection_guard import ConnectionGuard
 from shared.server.audit import Refused
-from shared.server.connections import ConnectionGuard
 from shared.server.problem_handlers import problem_response
 
 _ALWAYS = "/healthz"

@@ -3,7 +3,7 @@
 To read any request, and to take it through all layers of an application, costs several times what a short question
 needs. One is plain if
 
-1. it is all that its connection has brought, in one piece, and nothing follows: the connection is to be closed;
+1. it is all that its connection has brought, in one piece;
 2. its head has no other fields than those below, none twice, each in the one form in which our agents write it;
 3. its body is as long as the head says.
 
@@ -29,6 +29,17 @@ class PlainRequest(NamedTuple):
     host: str
     token: bytes | None
     body: bytes
+    keeps: bool = False
+    """May others follow on its connection, as far as the client is concerned?"""
+
+
+class PlainAnswer(NamedTuple):
+    """The answer to a plain request."""
+
+    text: bytes
+    """JSON."""
+    may_keep: bool
+    """May its connection be kept for the next one?"""
 
 
 AnswerAtOnce = Callable[[PlainRequest], bytes | None]
@@ -58,8 +69,9 @@ class Pace:
 
 # PUT /v1/agents/node07 HTTP/1.1
 _HEAD = re.compile(rb"PUT (/[A-Za-z0-9._/-]{1,400}) HTTP/1\.1\r\n((?:[A-Za-z-]+: [!-~]+(?: [!-~]+)?\r\n){1,8})\r\n")
-_FIXED = {b"accept-encoding": b"identity", b"content-type": b"application/json", b"connection": b"close"}
-_FREE = frozenset({b"host", b"content-length", b"authorization"})
+_FIXED = {b"accept-encoding": b"identity", b"content-type": b"application/json"}
+_FREE = frozenset({b"host", b"content-length", b"authorization", b"connection"})
+_KEEPS = {b"close": False, b"keep-alive": True}
 _BEARER = b"Bearer "
 
 
@@ -77,14 +89,16 @@ def parse_plain(data: bytes, client: str) -> PlainRequest | None:
     if fields.get(b"content-length") != b"%d" % len(body) or not body:  # 3
         return None
     host, authorization = fields.get(b"host"), fields.get(b"authorization")
-    if host is None or not (authorization is None or authorization.startswith(_BEARER)):
+    keeps = _KEEPS.get(fields.get(b"connection", b""))
+    if host is None or keeps is None or not (authorization is None or authorization.startswith(_BEARER)):
         return None
     token = None if authorization is None else authorization[len(_BEARER) :]
-    return PlainRequest(client, head[1].decode("ascii"), host.decode("ascii"), token, body)
+    return PlainRequest(client, head[1].decode("ascii"), host.decode("ascii"), token, body, keeps)
 
 
-def json_answer(text: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return an answer of JSON with these headers and those of every answer, after which the connection is closed."""
-    own = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(text)), (b"connection", b"close"))
+def json_answer(text: bytes, headers: Iterable[tuple[bytes, bytes]], *, kept: bool = False) -> bytes:
+    """Return an answer of JSON with these headers and those of every answer; the connection is closed unless `kept`."""
+    own = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
+    own += () if kept else ((b"connection", b"close"),)
     lines = b"".join(b"%s: %s\r\n" % header for header in (*headers, *own, *ALWAYS_HEADERS))
     return b"HTTP/1.1 200 OK\r\n" + lines + b"\r\n" + text

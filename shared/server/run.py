@@ -13,17 +13,19 @@ from fastapi import FastAPI
 
 from shared.server.accepting.acceptor import Acceptor
 from shared.server.accepting.access_settings import AccessSettings
+from shared.server.accepting.connection_guard import ConnectionGuard
+from shared.server.accepting.kept_connections import MOST_KEPT
 from shared.server.addresses import parse_hosts, parse_networks
 from shared.server.audit import AuditLog
-from shared.server.connection_limits import Connections, affordable
-from shared.server.connections import ConnectionGuard, protocol_of
+from shared.server.connection_limits import Connections, affordable, affordable_beside
+from shared.server.connections import protocol_of
 from shared.server.gate import MOST_HEAD_BYTES
 from shared.server.lifecycle.service_manager import ServiceManager
 from shared.server.lifecycle.stop_signals import StopSignals
 from shared.server.origins import Names, Origins
 from shared.server.overload import Crowded
 from shared.server.plain_requests import AnswerAtOnce
-from shared.server.tls import TlsFiles, server_tls
+from shared.server.tls import TlsFiles, keep_buffers_small, server_tls
 from shared.server.tokens import require_safe_binding
 
 _GRACE_SECONDS = 5
@@ -45,14 +47,16 @@ def open_guard(settings: AccessSettings, audit: AuditLog, *, at_once: AnswerAtOn
     require_safe_binding(settings.listen, settings.token_file, client_certificates=asks)
     names = Names(parse_hosts(settings.allow_hosts), any_host=asks or settings.token_file is not None)
     connections = Connections(affordable(settings.most_connections), most_of_one=settings.most_connections_per_client)
+    most_kept = 0 if at_once is None else affordable_beside(MOST_KEPT)
     networks = parse_networks(settings.allow_clients)
-    return ConnectionGuard(audit, tls, networks, names, connections, at_once=at_once)
+    return ConnectionGuard(audit, tls, networks, names, connections, at_once=at_once, most_kept=most_kept)
 
 
 def service_config(app: FastAPI, guard: ConnectionGuard, manager: ServiceManager, **more: Any) -> uvicorn.Config:
     """Return the configuration of a service, whose event loop tells `manager` that it turns. `more` is uvicorn's."""
     if manager.sign_seconds is not None:
         more |= {"callback_notify": manager.alive, "timeout_notify": manager.sign_seconds}
+    keep_buffers_small()
     config = uvicorn.Config(
         Crowded(Origins(app, names=guard.names, audit=guard.audit), guard),
         http=protocol_of(guard),

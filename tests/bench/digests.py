@@ -1,12 +1,13 @@
-"""What 4,096 agents' digests cost a collector: real registrations at its pace, each on a connection.
+"""What 4,096 agents' digests cost a collector: real registrations at its pace.
 
-`python -m tests.bench.digests [--agents N] [--seconds S] [--tls] [--unwatched] [--hung] [--tree FOLDER]`. A real
-`unhang collector` with its defaults and a token; an agent sends its digest once in as many seconds as the collector's
-answer says, in random order, as `agent/registration.py` does. Its figure is all of the collector's processor time
-meanwhile: registrations, the detector, and the exchange with the store. Before that `--rounds` rounds as fast as they
-go, for what one registration costs; after it the same without a registration, while digests are fresh and once all
-agents are silent. `--unwatched`: agents whose jobs nobody watches. `--hung`: all ranks stand still. `--tree`: the
-collector of another checkout. Budget (issue 15): 5 % of one core.
+`python -m tests.bench.digests [--agents N] [--seconds S] [--tls] [--close] [--unwatched] [--hung] [--tree FOLDER]`. A
+real `unhang collector` with its defaults and a token; an agent sends its digest once in as many seconds as the
+collector's answer says, in random order, as `agent/registration.py` does; over TLS on one connection, with `--close` on
+a new one each. Its figure is all of the collector's processor time meanwhile: registrations, the detector, and the
+exchange with the store. Before that `--rounds` rounds as fast as they go, for what one registration costs; after it the
+same without a registration, while digests are fresh and once all agents are silent. `--unwatched`: agents whose jobs
+nobody watches. `--hung`: all ranks stand still. `--tree`: the collector of another checkout. Budget (issue 15): 5 % of
+one core.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from collector.detect.limits import SILENT_SECONDS
 from tests.bench.cluster import a_collector, cpu_seconds
 from tests.bench.jobs import REPOSITORY
 from tests.bench.simulated.digests import AT_ONCE, Agents
-from tests.bench.simulated.farm import Farm
+from tests.bench.simulated.farm import Farm, raise_file_limit
 from tests.bench.simulated.servers import Task
 from tests.build.services.certificates import Authority
 
@@ -44,6 +45,7 @@ class Case(NamedTuple):
     tls: bool = False
     unwatched: bool = False
     hung: bool = False
+    keep: bool = True
     tree: Path = REPOSITORY
 
 
@@ -62,7 +64,7 @@ def measure(case: Case, seconds: float, rounds: int) -> dict[str, str]:
             port = urlsplit(url).port
             assert port is not None
             tls = ssl.create_default_context(cafile=folder / "ca.pem") if case.tls else None
-            agents = Agents(port, task, _TOKEN, tls, digests=not case.unwatched)
+            agents = Agents(port, task, _TOKEN, tls, digests=not case.unwatched, keep=case.tls and case.keep)
             lease = agents.register_all(range(case.agents))
             every = lease.lease_seconds / _OF_A_LEASE if case.unwatched else lease.digest_seconds
             assert every is not None
@@ -71,7 +73,10 @@ def measure(case: Case, seconds: float, rounds: int) -> dict[str, str]:
             fresh = _paced(agents, process, 0.0, seconds / 4)
             time.sleep(max(0.0, SILENT_SECONDS - seconds / 4) if seconds else 0.0)
             silent = _paced(agents, process, 0.0, seconds / 4)
+            memory = process.memory_info().rss / 2**20
+            agents.close()
     return {
+        "collector, resident memory": f"{memory:.0f} MiB",
         f"{case.agents:,} agents, once in {every:.0f} s: share of one core": f"{100 * share:.2f} %",
         "without a registration meanwhile": f"{100 * fresh:.2f} %",
         "once all agents are silent": f"{100 * silent:.2f} %",
@@ -108,13 +113,15 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tls", action="store_true", help="a collector with TLS")
+    parser.add_argument("--close", action="store_true", help="agents that keep no connection")
     parser.add_argument("--unwatched", action="store_true", help="agents without digests")
     parser.add_argument("--hung", action="store_true", help="all ranks stand still")
     parser.add_argument("--tree", type=Path, default=REPOSITORY, metavar="FOLDER", help="whose collector")
     chosen = parser.parse_args(given)
     os.nice(5)  # the collector is measured, not we
+    raise_file_limit(chosen.agents)
     print("| what | figure |\n| --- | --- |")
-    case = Case(chosen.agents, chosen.tls, chosen.unwatched, chosen.hung, chosen.tree)
+    case = Case(chosen.agents, chosen.tls, chosen.unwatched, chosen.hung, not chosen.close, chosen.tree)
     for what, figure in measure(case, chosen.seconds, chosen.rounds).items():
         print(f"| {what} | {figure} |")
     return 0

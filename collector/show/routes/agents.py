@@ -96,7 +96,9 @@ async def register(
         await refuse_own_places(address, sender=sender)
     asks = who_asks(request)
     by = Registrant(client_of(sender), asks.get("token", ""))
-    return json_answer(service.renew(address, body.digest, by=by))
+    answer = json_answer(service.renew(address, body.digest, by=by))
+    answer.headers["Connection"] = "close"  # the next is plain, and so is its connection, which may be kept
+    return answer
 
 
 def _state(agent: KnownAgent, ranks: RankList | None, silent: Silent | None) -> AgentState:

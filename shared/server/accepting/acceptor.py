@@ -3,7 +3,7 @@
 1. A connection whose plain request is there already is answered and closed at once (`plain_requests.py`): a transport,
    a protocol, timers and tasks cost several times what the answer does. Any other begins as asyncio has it, with all
    that it has brought.
-2. To be woken costs as much as the answer. So while many plain requests come, connections are gathered for a moment.
+2. While many plain requests come, connections are gathered for a moment (`gathering.py`).
 3. Not more than some are taken in before others are read: a client that asks at once is not idle when more come.
 """
 
@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
-from shared.server.connections import ConnectionGuard
+from shared.server.accepting.connection_guard import ConnectionGuard
+from shared.server.accepting.gathering import Gathering
 from shared.server.plain_requests import MOST_BYTES, json_answer
 
 BACKLOG = 2048
@@ -51,34 +52,27 @@ class Acceptor:
         self._protocol = protocol
         self._headers = headers
         self._loop = asyncio.get_running_loop()
-        self._is_watching = False
-        self._next: asyncio.TimerHandle | None = None
+        self._gathering = Gathering(listening, self._accept)
         self._beginning: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Take in what comes from now on."""
         self._listening.setblocking(False)
         self._listening.listen(BACKLOG)
-        self._watch()
+        self._gathering.start()
 
     def stop(self) -> None:
         """Take nothing in any more."""
-        if self._next is not None:
-            self._next.cancel()
-        self._look_away()
+        self._gathering.stop()
 
-    def _accept(self) -> None:
-        pause = None
+    def _accept(self) -> float | None:
         try:
             if self._accept_some():
-                pause = None if self._is_watching else 0.0
-            elif self._guard.plain.is_high():  # 2
-                pause = GATHERED_SECONDS
+                return 0.0
         except OSError as error:  # mostly EMFILE, ENFILE, ENOBUFS, ENOMEM
             _log.error("no connection is accepted for %.0f s: %s", _WITHOUT_ROOM_SECONDS, error.strerror)
-            pause = _WITHOUT_ROOM_SECONDS
-        finally:
-            self._go_on(pause)
+            return _WITHOUT_ROOM_SECONDS
+        return GATHERED_SECONDS if self._guard.plain.is_high() else None  # 2
 
     def _accept_some(self) -> bool:
         """Take in what has come, and return whether there may be more."""
@@ -105,7 +99,7 @@ class Acceptor:
             return
         with connection, suppress(OSError):  # the client is gone
             connection.recv(len(brought), socket.MSG_DONTWAIT)  # to close what is not read would be a reset
-            connection.send(json_answer(answer, self._headers()), socket.MSG_DONTWAIT)
+            connection.send(json_answer(answer.text, self._headers()), socket.MSG_DONTWAIT)
 
     async def _begin(self, connection: socket.socket, client: str, declined: bytes) -> None:
         try:
@@ -113,24 +107,6 @@ class Acceptor:
             await self._loop.connect_accepted_socket(partial(self._protocol, client, declined), connection)
         except OSError:  # the client is gone
             connection.close()
-
-    def _go_on(self, pause: float | None) -> None:
-        """Look again after a pause; None: as soon as somebody comes."""
-        if pause is None:
-            self._watch()
-        else:
-            self._look_away()
-            self._next = self._loop.call_later(pause, self._accept)
-
-    def _watch(self) -> None:
-        if not self._is_watching:
-            self._loop.add_reader(self._listening, self._accept)
-            self._is_watching = True
-
-    def _look_away(self) -> None:
-        if self._is_watching:
-            self._loop.remove_reader(self._listening)
-            self._is_watching = False
 
 
 def _brought_by(connection: socket.socket) -> bytes:

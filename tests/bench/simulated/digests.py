@@ -1,11 +1,12 @@
 """What an agent of the simulated job tells unasked when it registers, as `agent/look/digests.py` makes it of marks."""
 
+import http.client
 import socket
 import ssl
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from shared.wire.registration import JobDigest, Lease, NodeDigest, Registration
@@ -14,7 +15,6 @@ from tests.bench.simulated.job import NAME, PER_NODE, SimulatedJob, host_of
 from tests.bench.simulated.records import trace_of
 from tests.bench.simulated.servers import Task, url_of
 
-_MOST_ANSWER = 65_536
 _OF_AN_ADDRESS = 1024
 
 AT_ONCE = 32
@@ -52,6 +52,9 @@ class Agents:
     token: str | None = None
     tls: ssl.SSLContext | None = None
     digests: bool = True
+    keep: bool = False
+    """Keep connections, as agents do over TLS."""
+    _kept: dict[int, socket.socket] = field(default_factory=dict)
 
     def register(self, number: int) -> Lease:
         """Register one agent with its digest, as `agent/registration.py` does."""
@@ -62,16 +65,34 @@ class Agents:
         head = (
             f"PUT /v1/agents/{host_of(number)} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
             f"Accept-Encoding: identity\r\nContent-Length: {len(body)}\r\nContent-Type: application/json\r\n"
-            f"Connection: close\r\n{bearer}\r\n"
+            f"Connection: {'keep-alive' if self.keep else 'close'}\r\n{bearer}\r\n"
         ).encode()
-        with self._connection(number) as connection:
-            connection.sendall(head + body)
-            said = b""
-            while more := connection.recv(_MOST_ANSWER):
-                said += more
-        answered, _, told = said.partition(b"\r\n\r\n")
-        assert answered.startswith(b"HTTP/1.1 200 "), said
-        return Lease.model_validate_json(told)
+        return self._put(number, head + body)
+
+    def _put(self, number: int, request: bytes) -> Lease:
+        was_kept = number in self._kept
+        connection = self._kept.pop(number, None) or self._connection(number)
+        answer = http.client.HTTPResponse(connection, method="PUT")
+        try:
+            connection.sendall(request)
+            answer.begin()
+            said = answer.read()
+        except (OSError, http.client.HTTPException):
+            connection.close()
+            if was_kept:
+                return self._put(number, request)
+            raise
+        assert answer.status == 200, said
+        if answer.will_close:
+            connection.close()
+        else:
+            self._kept[number] = connection
+        return Lease.model_validate_json(said)
+
+    def close(self) -> None:
+        """Close what is kept."""
+        while self._kept:
+            self._kept.popitem()[1].close()
 
     def register_all(self, numbers: Iterable[int]) -> Lease:
         """Register these agents, of which none waits for another; returns one of the leases."""

@@ -59,7 +59,7 @@ class Farm:
 @contextmanager
 def agents(nodes: int, *, moving: bool = False, faulty: bool = False, tls: bool = False) -> Iterator[Farm]:
     """Run the agents of a job on so many nodes. `faulty`: ten of them do not answer, five are slow."""
-    _raise_file_limit(nodes)
+    raise_file_limit(nodes)
     now_ns = time.time_ns()
     stopped_ns = now_ns + _TO_MAKE_READY_NS if moving else stopped_before(now_ns)
     task = Task(nodes=nodes, port=free_port(), stopped_ns=stopped_ns, moving=moving)
@@ -111,7 +111,7 @@ def _troubled(job: SimulatedJob) -> tuple[tuple[int, ...], tuple[int, ...], tupl
     return tuple(chosen[0::3]), tuple(chosen[1::3]), tuple(chosen[2::3])
 
 
-def _raise_file_limit(nodes: int) -> None:
+def raise_file_limit(nodes: int) -> None:
     """Let each process open a file per agent. Raises OSError with advice where that is not allowed."""
     needed = nodes + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

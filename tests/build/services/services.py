@@ -12,8 +12,8 @@ from typing import Any
 from fastapi import Body, FastAPI, Request, Response
 
 from shared.server.accepting.access_settings import AccessSettings
+from shared.server.accepting.connection_guard import ConnectionGuard
 from shared.server.audit import AuditLog
-from shared.server.connections import ConnectionGuard
 from shared.server.gate import Gate, who_asks
 from shared.server.lifecycle.service_manager import ServiceManager
 from shared.server.lifecycle.stop_signals import StopSignals

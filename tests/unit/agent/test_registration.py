@@ -6,7 +6,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,10 @@ class Collector:
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str | None, dict[str, Any]]] = []
+        self.ports: list[int] = []
+        """From which it was asked."""
+        self.hangs_up = False
+        """After its answer, of which that says nothing."""
         self.status = 200
         self.body = json.dumps({"host": "n", "url": "http://n:8471", "lease_seconds": 0.3}).encode()
 
@@ -38,6 +42,8 @@ def serving(collector: Collector, tls: ssl.SSLContext | None = None) -> Iterator
     """Serve PUT on loopback, and give the base URL."""
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_PUT(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             collector.heard.append((self.path, self.headers.get("Authorization"), body))
@@ -45,6 +51,8 @@ def serving(collector: Collector, tls: ssl.SSLContext | None = None) -> Iterator
             self.send_header("Content-Length", str(len(collector.body)))
             self.end_headers()
             self.wfile.write(collector.body)
+            collector.ports.append(self.client_address[1])
+            self.close_connection |= collector.hangs_up
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -112,16 +120,45 @@ def test_answer_that_is_no_lease_is_an_error(status: int, body: bytes) -> None:
 def test_collector_is_believed_by_its_certificate_only(tmp_path: Path) -> None:
     """The token is not given to one that somebody else has signed."""
     authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    for name, ca in (("right", authority), ("wrong", trustme.CA())):
-        ca.cert_pem.write_to_path(tmp_path / name)
+    trustme.CA().cert_pem.write_to_path(tmp_path / "wrong")
     collector = Collector()
-    with serving(collector, context) as url:
-        Registrar(url, settings(url, collector_ca_file=tmp_path / "right")).register()
+    with serving(collector, signed_by(authority, tmp_path / "right")) as url:
+        with closing(Registrar(url, settings(url, collector_ca_file=tmp_path / "right"))) as right:
+            right.register()
         with pytest.raises(Unreachable, match="certificate is refused"):
             Registrar(url, settings(url, collector_ca_file=tmp_path / "wrong")).register()
     assert len(collector.heard) == 1
+
+
+def signed_by(authority: trustme.CA, file: Path) -> ssl.SSLContext:
+    """Return what a server on loopback shows, and write down whom to believe."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(file)
+    return context
+
+
+def test_over_tls_one_connection_serves_until_the_other_side_ends_it(tmp_path: Path) -> None:
+    """What one that was closed meanwhile does not bring is sent again over a new one, at once."""
+    collector = Collector()
+    with (
+        serving(collector, signed_by(trustme.CA(), tmp_path / "ca")) as url,
+        closing(Registrar(url, settings(url, collector_ca_file=tmp_path / "ca"))) as registrar,
+    ):
+        for hangs_up in (False, False, True, False, False):
+            collector.hangs_up = hangs_up
+            registrar.register()
+    first, *_, last = collector.ports
+    assert first != last and collector.ports == [first, first, first, last, last]
+
+
+def test_without_tls_each_registration_has_a_connection_that_ends_with_it() -> None:
+    """A collector answers that without making anything for it."""
+    collector = Collector()
+    with serving(collector) as url, closing(Registrar(url, settings(url))) as registrar:
+        registrar.register()
+        registrar.register()
+    assert len(set(collector.ports)) == 2
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from collector.renewals import Renewals
 from shared.server.accepting import acceptor
+from shared.server.accepting.connection_guard import ConnectionGuard
 from shared.server.connection_limits import Connections
-from shared.server.connections import ConnectionGuard
 from shared.server.plain_requests import MOST_BYTES, Pace
 from tests.build.services.services import Service
 from tests.system.attacks.served import serve

@@ -164,10 +164,11 @@ def test_addresses_that_are_not_allowed(tmp_path: Path) -> None:
 )
 def test_networks(client: str, admitted: bool) -> None:
     """An IPv4 address counts in its IPv6 spelling too; what is no address is not let in."""
+    from shared.server.accepting.connection_guard import ConnectionGuard
     from shared.server.addresses import parse_networks
     from shared.server.audit import AuditLog
 
-    guard = connections.ConnectionGuard(AuditLog(None), None, parse_networks("10.0.0.0/8 fe80::/16"))
+    guard = ConnectionGuard(AuditLog(None), None, parse_networks("10.0.0.0/8 fe80::/16"))
     assert guard.admits(client) is admitted
 
 

@@ -38,7 +38,7 @@ def written(*fields: bytes, first: bytes = FIRST, body: bytes = BODY) -> bytes:
 
 def test_what_agents_send_is_plain() -> None:
     request = parse_plain(written(*FIELDS), "10.0.0.1")
-    assert request == ("10.0.0.1", "/v1/agents/node07", "localhost:8470", b"right", BODY)
+    assert request == ("10.0.0.1", "/v1/agents/node07", "localhost:8470", b"right", BODY, False)
     without = parse_plain(written(*FIELDS[:-1]), "10.0.0.1")
     assert without is not None and without.token is None
 
@@ -49,7 +49,8 @@ NOT_PLAIN = {
     "a field twice": written(*FIELDS, b"authorization: Bearer other"),
     "two lengths": written(*FIELDS, b"Content-Length: 3"),
     "chunks": written(*FIELDS, b"Transfer-Encoding: chunked"),
-    "kept open": written(*(field.replace(b"close", b"keep-alive") for field in FIELDS)),
+    "upgraded": written(*(field.replace(b"close", b"upgrade") for field in FIELDS)),
+    "silent on what follows": written(*(field for field in FIELDS if not field.startswith(b"Connection"))),
     "no host": written(*FIELDS[1:]),
     "no body": written(*(field.replace(b"%d" % len(BODY), b"0") for field in FIELDS), body=b""),
     "a shorter body": written(*FIELDS, body=BODY[:-1]),
