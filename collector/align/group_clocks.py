@@ -1,8 +1,9 @@
 """How far the clocks of ranks are apart, by what they did together: nodes need not agree on the time.
 
 Nobody leaves an operation before the last has come. So what a rank issues next, by its own clock, is not earlier than
-any other's arrival by that one's: each common operation bounds the difference of two clocks from both sides. Where
-the bounds lie far apart, or cross (nobody waited for anybody there), the clocks are not known.
+any other's arrival by that one's: each common operation bounds the difference of two clocks from both sides. Clocks
+that may agree within these bounds are taken to. Where the bounds lie far apart otherwise, or cross (nobody waited for
+anybody there), the clocks are not known.
 """
 
 from bisect import bisect_right
@@ -52,9 +53,12 @@ def _between(
             went, first_went = _after(issued[rank], came), _after(issued[first], first_came)
             most += [] if went is None else [went - first_came]
             least += [] if first_went is None else [came - first_went]
-    if not least or not most or not 0 <= min(most) - max(least) <= LOOSEST_NS:
+    if not least or not most:
         return None
-    return (max(least) + min(most)) // 2
+    low, high = max(least), min(most)
+    if low <= 0 <= high:  # they may agree; if they do not, late ranks look less late, and nobody else does
+        return 0
+    return (low + high) // 2 if 0 <= high - low <= LOOSEST_NS else None
 
 
 def _after(times: list[int], at: int) -> int | None:

@@ -1,7 +1,9 @@
 """A straggler keeps the others waiting again and again; a network that has held a rank up once makes none of it."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import pytest
 
 from collector.align.accounting import account_for_ranks
 from collector.align.expected import Expected
@@ -25,10 +27,12 @@ def found(
     return among({rank: _trace([begun[step] + late(rank, step) for step in range(STEPS)], ops) for rank in RANKS})
 
 
-def among(traces: dict[int, Trace]) -> Straggler | None:
+def among(traces: dict[int, Trace], nodes: Sequence[str] = ("node",) * len(RANKS)) -> Straggler | None:
     """Who of these is the straggler?"""
     snapshots = [NodeSnapshot(live=False, ranks=(bare_rank(rank, trace),)) for rank, trace in traces.items()]
-    return find_straggler(line_up(account_for_ranks(snapshots, Expected())), traces, dict.fromkeys(RANKS, "node"))
+    return find_straggler(
+        line_up(account_for_ranks(snapshots, Expected())), traces, dict(zip(RANKS, nodes, strict=True))
+    )
 
 
 def on_devices(*, takes_seconds: float) -> dict[int, Trace]:
@@ -63,6 +67,22 @@ def test_a_rank_that_is_late_in_every_step() -> None:
     straggler = found(lambda rank, step: 0.45 if rank == 3 else 0.0, lambda step: 0.5)
     assert straggler is not None
     assert (straggler.rank, round(straggler.lag_seconds, 2)) == (3, 0.45)
+
+
+@pytest.mark.parametrize("seconds", [0.5, 6.0])
+@pytest.mark.parametrize("late", RANKS)
+@pytest.mark.parametrize("ahead", [-5.0, -0.3, 0.0, 0.3, 5.0])
+def test_a_late_rank_of_two_nodes_is_found_by_clocks_that_agree(ahead: float, late: int, seconds: float) -> None:
+    """By others it may be missed; no other rank is named."""
+
+    def came(rank: int, step: int) -> float:
+        return seconds * step + (0.9 * seconds if rank == late else 0.0) + (ahead if rank > 1 else 0.0)
+
+    ops = ["all_reduce"] * STEPS
+    traces = {rank: _trace([came(rank, step) for step in range(STEPS)], ops) for rank in RANKS}
+    straggler = among(traces, ("a", "a", "b", "b"))
+    assert straggler is None or straggler.rank == late
+    assert straggler is not None or ahead
 
 
 def test_a_rank_that_was_very_late_once_and_is_a_little_late_each_time() -> None:
