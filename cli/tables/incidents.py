@@ -85,8 +85,8 @@ def _act(incident: Incident) -> list[str]:
     action = incident.action
     if action is None:
         return []
-    on = f" (on {action.host})" if action.host else ""
-    return [f"  act  {action.do}: {action.text}", *([f"       $ {action.command}{on}"] if action.command else [])]
+    command = [f"       {action.host or ''}$ {action.command}"] if action.command else []
+    return [f"  act  {action.do}: {action.text}", *command]
 
 
 def _look_at(job: str) -> str:

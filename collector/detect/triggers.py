@@ -18,7 +18,7 @@ from collector.detect.limits import (
     USUAL_PAUSES,
 )
 from collector.detect.usual_pauses import UsualPauses
-from shared.plural import ranks_with
+from shared.plural import counted, either, ranks_with
 
 
 def reason_to_look(view: JobView, pauses: UsualPauses, now: float) -> str:
@@ -75,7 +75,8 @@ def _still(view: JobView, pauses: UsualPauses, now: float) -> str:
     behind = view.behind(now)
     if behind is not None and still >= max(BEHIND_SECONDS, BEHIND_PAUSES * (pauses.usual or 0.0)):
         waiting, rank = behind
-        return f"{waiting} ranks wait in an operation that rank {rank} has not issued, for {still:.0f} s"
+        wait = f"{counted(waiting, 'rank')} {either(waiting, 'waits', 'wait')}"
+        return f"{wait} in an operation that rank {rank} has not issued, for {still:.0f} s"
     if still >= pauses.allowance:
         return f"no rank has gone on for {still:.0f} s"
     timeout = view.timeout_seconds

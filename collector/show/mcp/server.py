@@ -1,6 +1,7 @@
 """An MCP server of the tools, for one client. It imports the package `mcp`, which is an extra."""
 
 import json
+import re
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -73,6 +74,7 @@ async def _run(rest: Rest, context: ServerRequestContext[Any], called: CallToolR
 
 
 _MOST_WRONG = 4
+_OF_ENUM = re.compile(r"<[\w.]+: ('\w+')>")
 
 
 def _in_argument(error: ErrorDetails) -> str:
@@ -83,7 +85,11 @@ def _in_argument(error: ErrorDetails) -> str:
             return f"the argument {name} is missing"
         case "extra_forbidden":
             return f"there is no argument {name}"
-    return f"the argument {name} cannot be {quoted(str(error['input']))}: {error['msg']}"
+    wrong = f"the argument {name} cannot be {quoted(str(error['input']))}"
+    if error["type"] in ("enum", "literal_error"):  # <IncidentState.OPENED: 'opened'>
+        one_of = _OF_ENUM.sub(r"\1", error["ctx"]["expected"])
+        return f"{wrong}: it is one of {one_of}"
+    return f"{wrong}: {error['msg']}"
 
 
 def _in_words(step: Step) -> str:

@@ -126,7 +126,7 @@ def test_watching_begins_with_what_is_open(collector: str) -> None:
     known = opened[2].model_copy(update={"owner": "ada", "action": act})
     told = event_line(open_event(known), "http://head:8470/").splitlines()
     assert f"demo of ada  {known.headline} ({known.certainty}, on node1; 3rd time, in this job)" in told[0]
-    assert told[1:3] == ["  act  free: resume rank 3", "       $ kill -CONT 7 (on node1)"]
+    assert told[1:3] == ["  act  free: resume rank 3", "       node1$ kill -CONT 7"]
     assert told[3] == f"  see  http://head:8470/incidents/{known.id}"
     assert event_line(open_event(known)).endswith("  see  unhang diagnose -- demo\n")
     died = IncidentChange(at="2026-01-01T00:00:00Z", kind=IncidentChangeKind.RESOLVED, note="the job has died")

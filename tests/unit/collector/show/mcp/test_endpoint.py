@@ -300,7 +300,7 @@ async def test_names_that_give_orders_stand_where_they_are_marked(tmp_path: Path
         ("get_diagnosis", {"id": "nothing"}, "no diagnosis"),
         ("get_diagnosis", {"id": "../../healthz"}, ""),
         ("get_incident", {"id": "nothing"}, "no incident"),
-        ("list_incidents", {"state": "open"}, "the argument 'state' cannot be 'open'"),
+        ("list_incidents", {"state": "open"}, "the argument 'state' cannot be 'open': it is one of 'opened',"),
         ("diagnose_job", {}, "the argument 'job' is missing"),
         ("show_logs", {"job": JOB, "ranks": "3-1"}, "3-1"),
         ("show_logs", {"job": JOB, "lines": 0}, "the argument 'lines' cannot be '0'"),
