@@ -16,7 +16,7 @@ computes it. What every rank has, on every backend, is a `c10d::ProcessGroup`.
 6. Who only makes remote calls has no group, but an agent for them, with a rank and a size (remote_calls.py). Where it
    has both, the agent tells who it is if it knows more ranks and gives it the same number: some average their weights.
 
-Layout: ProcessGroup.hpp in torch/csrc/distributed/c10d, unchanged from 2.1 to 2.14; that of stores is in
+Layout: ProcessGroup.hpp in torch/csrc/distributed/c10d, unchanged from 2.1 to 2.15; that of stores is in
 torch_stores.py. What a process holds it may have made up: all is bounded, and whoever poses as a rank poses as one of
 their own jobs.
 """

@@ -3,7 +3,7 @@
 Objects begin with the vtables of their classes, which libtorch_cpu.so exports. Stores lie within stores, and end at the
 one where the job met: a `TCPStore` has the address, which is the same on all nodes and no other job's meanwhile.
 
-Layout: PrefixStore.hpp, TCPStore.hpp and FileStore.hpp in torch/csrc/distributed/c10d, unchanged from 2.1 to 2.14;
+Layout: PrefixStore.hpp, TCPStore.hpp and FileStore.hpp in torch/csrc/distributed/c10d, unchanged from 2.1 to 2.15;
 wheels up to 2.5 have the older strings of libstdc++.
 """
 

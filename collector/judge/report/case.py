@@ -32,6 +32,7 @@ from shared.answer.diagnosis import (
 )
 from shared.answer.nccl_faults import NCCL_FAULTS, NcclFault, parse_nccl_version
 from shared.answer.words import Cause, Kind
+from shared.formats.recorder.coalesced import COALESCED
 from shared.plural import either
 from shared.rank_sets import ranks_in_words, unfold
 from shared.wire.log_events import EventKind
@@ -321,6 +322,7 @@ FACTS: Mapping[str, Callable[[Case], object]] = {
     "flushed": lambda case: case.statuses == {FLUSHED},
     "of_device_memory": lambda case: any(map(_DEVICE_MEMORY.search, case.lines)),
     "of_roots": lambda case: case.fault.mismatch is not None and case.fault.mismatch.of_roots,
+    "in_coalesced": lambda case: case.fault.op == COALESCED,
     "is_first": lambda case: case.fault.sequence is not None and case.fault.sequence <= _BEFORE_ANY_WORKED,
     "has_met": lambda case: any(State.COMPLETED in trace.state for trace in case.observations.traces.values()),
     "same_operation": lambda case: len({signature.op for _, signature in case.of_mismatch}) == 1,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent.errors import Unavailable
 from agent.proc.memory.torch_layouts import Layout, read_layouts
 from agent.sources.recorder.memory.copy_records import NEWEST, copy_recorder
+from agent.sources.recorder.memory.locator import RecorderPlaces
 from shared.errors import UnhangError
 from shared.missing import Reason
 from shared.wire.trace import Record, State, Trace
@@ -283,3 +284,33 @@ def test_words_of_somebodys_choice(changes: list[tuple[int, int]]) -> None:
         assert len(trace) <= 6
         assert Trace.model_validate_json(trace.model_dump_json()).model_dump_json() == trace.model_dump_json()
     assert time.thread_time() - begun < 5
+
+
+def listed(image: RecorderImage, *recorders: int, count: int | None = None) -> int:
+    """Write the list of recorders by backends; `count`: what it says of its length."""
+    table, node = image.layout["unordered_map"], image.layout["unordered_map_node"]
+    place = image.allocate(table.size)
+    image.number(place + table.offset("count"), len(recorders) if count is None else count)
+    before = place + table.offset("first")
+    for number, address in enumerate(recorders):
+        at = image.allocate(node.offset("value") + image.layout["string"].size + 16)
+        image.string(at + node.offset("value"), f"nccl{number}")
+        image.number(at + node.offset("value") + image.layout["string"].size, address)
+        image.number(before, at)
+        before = at + node.offset("next")
+    return place
+
+
+def test_recorders_of_backends_are_listed_by_name() -> None:
+    """As since PyTorch 2.15; each once, and none where the list is torn, longer or shorter than it says."""
+    image, address = recorder()
+    own, null = image.allocate(8), image.allocate(8)
+    image.number(own, address)
+    lists = listed(image, address, address + 16), listed(image, address, count=0), listed(image, address, count=9)
+    with image.memory() as memory:
+        for pointer in (null, own):
+            found = RecorderPlaces((pointer,), (LATEST,), None, lists[:1]).recorders(memory)
+            assert sorted(found) == [address, address + 16]
+        for torn in lists[1:]:
+            with pytest.raises(Unavailable, match="has not created"):
+                RecorderPlaces((null,), (LATEST,), None, (torn,)).recorders(memory)
