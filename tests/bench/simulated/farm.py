@@ -58,7 +58,7 @@ class Farm:
 
 @contextmanager
 def agents(nodes: int, *, moving: bool = False, faulty: bool = False, tls: bool = False) -> Iterator[Farm]:
-    """Run the agents of a job on so many nodes. `faulty`: ten of them do not answer, five are slow."""
+    """Run the agents of a job on so many nodes. `faulty`: of 1,024, ten do not answer and five are slow."""
     raise_file_limit(nodes)
     now_ns = time.time_ns()
     stopped_ns = now_ns + _TO_MAKE_READY_NS if moving else stopped_before(now_ns)
@@ -105,9 +105,10 @@ def _authority() -> Authority:
 
 
 def _troubled(job: SimulatedJob) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Fifteen nodes, spread over the job, none of them the culprit's: five mute, five unreachable, five slow."""
+    """Fifteen of 1,024 nodes, spread over the job, none the culprit's: five mute, five unreachable, five slow."""
+    count = max(15, 15 * job.nodes // 1024)
     others = [number for number in range(job.nodes) if number != job.culprit // PER_NODE]
-    chosen = [others[at * len(others) // 15] for at in range(15)]
+    chosen = [others[at * len(others) // count] for at in range(count)]
     return tuple(chosen[0::3]), tuple(chosen[1::3]), tuple(chosen[2::3])
 
 
