@@ -30,7 +30,7 @@ from shared.json_bounds import json_cost
 from shared.missing import Missing, Reason
 from shared.wire.job_names import is_same_job
 from shared.wire.snapshot import Child, Process
-from shared.wire.stacks import Frame, Stacks
+from shared.wire.stacks import Stacks
 
 _MOST_CHILDREN = 64
 _MOST_CHILD_STACKS = 8
@@ -43,6 +43,7 @@ _MOST_KEPT_OF_CHILD = 3 * 1024 * 1024
 """Of memory, for the stacks of one process: 300 threads of 60 frames take a third of the first."""
 _OTHERS_FIRST = "other processes were being examined the whole time"
 _ONE_OF_MANY = "the rank has many children; others in the same state were examined"
+_BY_THREADS = ("grpc/_channel.py", "ray/_private/worker.py")
 _WITHHELD: dict[str, object] = dict.fromkeys(("wchan", "syscall", "before", "after"))
 _WITHHELD |= {"kernel_stack": (), "lock_holders": (), "awaits": (), "command": ""}
 """What /proc shows to none but a process's own user: left out of what is not the rank's user's own."""
@@ -172,14 +173,10 @@ class StacksSource:
 
 
 def _asks_by_threads(stacks: Stacks | Missing) -> bool:
-    """Does its main thread call a service by gRPC, whose own threads hold the connection?"""
-    main = None if isinstance(stacks, Missing) else stacks.main
-    return main is not None and not isinstance(stacks, Missing) and any(map(_is_of_grpc, stacks.stack(main)))
-
-
-def _is_of_grpc(frame: Frame) -> bool:
-    # _blocking (grpc/_channel.py:1190)
-    return "grpc/_channel.py" in frame.file
+    """Does its main thread call a service by gRPC, or an actor of Ray's, whose own threads hold the connection?"""
+    if isinstance(stacks, Missing) or stacks.main is None:
+        return False
+    return any(frame.file.endswith(_BY_THREADS) for frame in stacks.stack(stacks.main))
 
 
 def _require_ours(pid: int, rank: Rank, context: LookContext) -> None:

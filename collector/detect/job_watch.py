@@ -52,7 +52,7 @@ from collector.detect.phases import (
     phase_of,
 )
 from collector.detect.slowed import Slowed
-from collector.detect.triggers import exited, reason_to_look, unanswered
+from collector.detect.triggers import exited, reason_to_look, serves_again, unanswered
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import Incident, JobState
@@ -275,8 +275,8 @@ class JobWatch:
         if self.incident.is_slow:
             return "no rank makes the others wait any more" if self.incident.is_well else ""
         moved, living = self.view.gone_on(self.incident.stood, self.incident.at)
-        goes_on = 2 * moved > living and self.view.stood_since(now) is None
-        return "the job goes on" if self._lasts(goes_on, now) else ""
+        again = self.view.stood_since(now) is None or serves_again(self.view, self.last)
+        return "the job goes on" if self._lasts(2 * moved > living and again, now) else ""
 
     def _over_though_ended(self, incident: OpenIncident, now: float) -> str:
         """Does it run again, according to what agents have reported since? One may not have told of the end yet."""

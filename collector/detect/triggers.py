@@ -18,6 +18,8 @@ from collector.detect.limits import (
     USUAL_PAUSES,
 )
 from collector.detect.usual_pauses import UsualPauses
+from shared.answer.diagnosis import Diagnosis
+from shared.answer.words import Kind
 from shared.plural import counted, either, ranks_with
 
 
@@ -65,6 +67,12 @@ def unanswered(view: JobView, now: float) -> str:
     if since is None or now - since < UNANSWERED_SECONDS:
         return ""
     return f"a request has been waiting for an answer for {now - since:.0f} s"
+
+
+def serves_again(view: JobView, last: Diagnosis | None) -> bool:
+    """Was it hung while requests waited, of which none waits any more? Its ranks need not move from then on."""
+    kinds = [] if last is None else [finding.kind for finding in last.findings[:1]]
+    return kinds == [Kind.REQUESTS_UNANSWERED] and view.asked_since is None
 
 
 def _still(view: JobView, pauses: UsualPauses, now: float) -> str:

@@ -48,6 +48,7 @@ _AT_PIPE = ("pipe_read", "pipe_write")
 _EPOLL = "anon_inode:[eventpoll]"
 _MOST_SEARCHED = 256
 _P_PID = 1
+_OF_RAY, _LONGEST_TITLE = "ray::", 128
 
 
 def polled(call: SystemCall, read: Callable[[int, int], bytes]) -> tuple[int, ...]:
@@ -96,7 +97,7 @@ def with_awaited(process: Process, context: LookContext) -> Process:
 
 def _awaited(process: Process, call: Syscall, context: LookContext) -> Iterator[OtherEnd]:
     if call.name in CHILD_WAITS:
-        yield OtherEnd(kind="child", holders=() if call.child is None else _holders(context, [call.child]))
+        yield OtherEnd(kind="child", holders=() if call.child is None else _holders(context, process.pid, [call.child]))
     elif process.wchan == _NO_PARTNER:
         yield OtherEnd(kind="fifo", name=call.target or "")
     elif call.name in AWAITING:
@@ -161,7 +162,7 @@ def _of_socket(context: LookContext, pid: int, fd: int, inode: int) -> OtherEnd 
         unsent_bytes=entry.unsent_bytes,
         quiet_seconds=_quiet_seconds(context, pid, fd, entry),
         own=pid in pids,
-        holders=_holders(context, [each for each in pids if each != pid]),
+        holders=_holders(context, pid, [each for each in pids if each != pid]),
     )
 
 
@@ -174,7 +175,7 @@ def _of_pipe(context: LookContext, pid: int, fd: int, target: str) -> OtherEnd:
     mode = _mode(context.procfs, pid, fd)
     pids = [] if mode is None else other_holders(context, target, mode)
     kind: EndKind = "pipe" if target.startswith("pipe:") else "fifo"
-    others = _holders(context, [each for each in pids if each != pid])
+    others = _holders(context, pid, [each for each in pids if each != pid])
     return OtherEnd(kind=kind, fd=fd, name="" if kind == "pipe" else redact(target), own=pid in pids, holders=others)
 
 
@@ -193,6 +194,18 @@ def _is_other(other: int | None, mode: int) -> bool:
     return other is not None and (other != mode or other == os.O_RDWR)
 
 
-def _holders(context: LookContext, pids: Sequence[int]) -> tuple[Holder, ...]:
+def _holders(context: LookContext, of: int, pids: Sequence[int]) -> tuple[Holder, ...]:
     some = list(dict.fromkeys(pids))[:_MOST_HOLDERS]
-    return tuple(Holder(pid=pid, name=context.procfs.known_name(pid)) for pid in some)
+    return tuple(Holder(pid=pid, name=_name(context.procfs, pid, of)) for pid in some)
+
+
+def _name(procfs: ProcFs, pid: int, of: int) -> str:
+    """Return what a process is called: an actor of Ray's by its class and method, which its title has in full.
+
+    Of processes of the same user alone.
+    """
+    name = procfs.known_name(pid)
+    if not name.startswith(_OF_RAY) or procfs.uids(pid) != procfs.uids(of):
+        return name
+    title = procfs.known_text(pid, "cmdline", most=_LONGEST_TITLE).partition("\0")[0]
+    return redact(title) if title.startswith(name) else name

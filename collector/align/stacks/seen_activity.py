@@ -9,8 +9,8 @@ from shared.answer.diagnosis import Place, Where
 from shared.answer.words import Cause
 from shared.wire.stacks import Frame, OfProcesses
 
-# _blocking (grpc/_channel.py:1190); __await__ (grpc/aio/_call.py:327)
-_OF_GRPC = re.compile(r"(^|/)grpc/(aio/)?_\w+\.py$")
+# _blocking (grpc/_channel.py:1190); __await__ (grpc/aio/_call.py:327); get_objects (ray/_private/worker.py:1007)
+_BY_THREADS = re.compile(r"(^|/)(grpc/(aio/)?_\w+|ray/_private/worker)\.py$")
 _PLAIN = frozenset({Told.IN_USER_CODE, Told.IN_LIBRARY})
 """Neither a frame nor the kernel tells anything."""
 
@@ -66,9 +66,9 @@ class Activity:
 
     @property
     def asks_by_threads(self) -> bool:
-        """Does it call a service by gRPC, whose own threads hold the connection?"""
+        """Does it call a service by gRPC, or an actor of Ray's, whose own threads hold the connection?"""
         chain = () if self.awaited is None else self.awaited.awaited.chain
-        return any(_OF_GRPC.search(frame.file) for frame in (*self.frames, *chain))
+        return any(_BY_THREADS.search(frame.file) for frame in (*self.frames, *chain))
 
     @property
     def is_plain(self) -> bool:

@@ -8,6 +8,7 @@
 Who waits for other ranks, or for work from its own process, waits for none of these.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,6 +27,8 @@ from shared.wire.snapshot import Child, Fds, Identity, Process, RankSnapshot
 _MOST_HOPS = 8
 _WAKERS = frozenset("futex epoll_wait epoll_pwait epoll_pwait2".split())
 """Calls in which other threads wake a process, whose own connections are told beside what it watches itself."""
+# ray::RewardModel.score, and not ray::DashboardAgent, ray::IDLE
+_ACTOR = re.compile(r"ray::\w+\.\w+")
 _CHILD_WAITS = frozenset({"wait4", "waitid"})
 
 
@@ -135,14 +138,15 @@ class _Walk:
         fds = view.looks[-1].fds
         self._to_store = {s.fd for s in fds.sockets if s.to_store} if isinstance(fds, Fds) else set[int]()
 
-    def on_from(self, process: Process, hops: tuple[Hop, ...]) -> Trail | None:
+    def on_from(self, process: Process, hops: tuple[Hop, ...], called: str = "") -> Trail | None:
         """Go on from a process that some hops have led to; None where nothing leads from the rank itself."""
         at = self._end(process)
         if at is None:
-            here = Holder(pid=process.pid, name=process.name)
+            here = Holder(pid=process.pid, name=called or process.name)
             return self._trail(hops, Leads.PROCESS, here) if hops else None
         child = self._others.get(process.pid)
-        hops = (*hops, Hop(process.pid, process.name, _call(process), at, None if child is None else child.identity))
+        identity = None if child is None else child.identity
+        hops = (*hops, Hop(process.pid, called or process.name, _call(process), at, identity))
         if not at.holders:
             rank = self._owners.ends.get((at.name, at.local)) if at.local else None
             return self._trail(hops, _without_holder(at) if rank is None else Leads.RANK, to_rank=rank)
@@ -155,7 +159,7 @@ class _Walk:
         following = self._others.get(holder.pid)
         if following is None or len(hops) == _MOST_HOPS:
             return self._trail(hops, Leads.UNSEEN, holder)
-        return self.on_from(following.process, hops)
+        return self.on_from(following.process, hops, holder.name)
 
     def _end(self, process: Process) -> OtherEnd | None:
         """The one end that a process waits at. Of any of several it may be, if only one leads out of the job."""
@@ -177,6 +181,8 @@ class _Walk:
             ends = [at for at in ends if at.holders or not at.own]
         strange = [at for at in ends if not all(self._is_ours(holder) for holder in at.holders) or self._is_far(at)]
         found = ends if len(ends) == 1 else strange
+        if asks and len(found) > 1:  # Ray's own processes are connected to every worker
+            found = [at for at in found if any(_ACTOR.match(holder.name) for holder in at.holders)]
         return found[0] if len(found) == 1 else None
 
     def _is_ours(self, holder: Holder) -> bool:
