@@ -16,7 +16,7 @@ from shared.packs import read_pack
 
 MOST_FORMS = 5
 _LEAST = 2.0
-_LONGEST = 1000
+_LONGEST = 600
 _MOST_OF_A_FORM = 64
 _NEAR_END, _FARTHEST = 50, 4.0
 """Lines from the end that cost nothing yet, and what the farthest cost."""
@@ -46,7 +46,7 @@ def worth_of(line: str) -> float:
 
 def troubles(line: str) -> dict[str, int]:
     """Return what a line says that is wrong, and where: `ended`, `error`, `failed`, `waits`, `amiss`."""
-    found = ((says, pattern.search(line[:_LONGEST])) for pattern, _, says, trouble in _WORDS if trouble)
+    found = ((says, pattern.search(line)) for pattern, _, says, trouble in _WORDS if trouble)
     return {says: match.start() for says, match in found if match is not None}
 
 

@@ -49,10 +49,10 @@ def with_voices(found: Sequence[Found], log: ReadLog) -> list[Found]:
     found = _with_waits(found, log)
     told = {number for number, kind, *_ in found if kind not in _TELL_NOTHING}
     told |= {n + 1 for n in told if n + 1 < len(log.lines) and goes_on_in(log.lines[n], log.lines[n + 1])}
-    looked = {*log.telling[:MOST_LAST], *range(max(0, len(log.lines) - MOST_LAST), len(log.lines)), *told}
-    numbers = [number for number in sorted(looked) if any(map(str.isalpha, log.lines[number]))]
+    looked = {*log.telling[:MOST_LAST], *range(max(0, len(log.lines) - MOST_LAST), len(log.lines))}
+    numbers = [number for number in sorted(looked | told) if any(map(str.isalpha, log.lines[number]))]
     writers = {number: log.writer(number) for number in numbers}
-    found = [_with_its_block(each, log, writers) for each in found]
+    found = [_with_its_block(each, log, writers) if each[0] in looked else each for each in found]
     best = underlined(log.lines, [number for number in numbers if number not in told], writers)
     for block in best:
         kind = EventKind.SAYS_WAIT if troubles(log.lines[block[0]]).keys() == {"waits"} else EventKind.SAYS_ERROR
@@ -85,7 +85,7 @@ def _with_duration(found: Found, said: Mapping[int, Found]) -> Found:
 def _with_its_block(found: Found, log: ReadLog, writers: Mapping[int, str]) -> Found:
     """Of an exception what stands below it, too: its message may have many lines."""
     number, kind, _, fields = found
-    if kind is not EventKind.EXCEPTION or number not in writers:
+    if kind is not EventKind.EXCEPTION:
         return found
     return number, kind, _together(log, with_what_belongs(log.lines, number, writers)), fields
 
