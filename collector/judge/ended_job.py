@@ -78,7 +78,7 @@ def _finding(endings: Endings, observations: Observations) -> Finding:
     return finding_of(fault, observations, evidence=evidence).model_copy(
         update={
             "ended": fold(rest or ended),
-            "where": Where(process=in_words(ended[first[0]])) if first else None,
+            "where": _where(first[0], ended, observations) if first else None,
             "group": told[0].group if told else None,
             "sequence": told[0].sequence if told else None,
             "lasted_seconds": None if stood is None else round(stood, 1),
@@ -86,6 +86,11 @@ def _finding(endings: Endings, observations: Observations) -> Finding:
             "next_steps": steps,
         }
     )
+
+
+def _where(rank: int, ended: Mapping[int, Exited], observations: Observations) -> Where:
+    """Where what ended it came from, if its traceback shows that, and how it ended."""
+    return Where(user=observations.roster.ranks[rank].raised_at, process=in_words(ended[rank]))
 
 
 def _hung(fault: Fault, endings: Endings, observations: Observations) -> Finding:

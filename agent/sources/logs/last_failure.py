@@ -47,6 +47,12 @@ class LastWords(NamedTuple):
     """The last lines of each file: where others write, too, the launcher's end is there."""
 
 
+def _where_raised(failure: LogEvent) -> LogEvent:
+    """Return it with where it came from; its text says all else."""
+    raised = {name: redact(value) for name, value in failure.fields.items() if name.startswith("raised_")}
+    return failure.model_copy(update={"fields": raised})
+
+
 class HeldLogs:
     """The files behind standard output and error of one rank, kept open."""
 
@@ -70,7 +76,7 @@ class HeldLogs:
             ends.append(
                 LogFile(path=held.path, lines=tuple(line[:_LONGEST_LINE] for line in kept), shared=held.is_shared)
             )
-        last = failures[-1].model_copy(update={"fields": {}}) if failures else None  # its text says it all
+        last = _where_raised(failures[-1]) if failures else None
         return LastWords(last, tuple(file for file in ends if file.lines))
 
     def _tails(self) -> Iterator[tuple[_Held, list[str]]]:

@@ -130,6 +130,7 @@ def test_what_a_rank_died_of_is_told_from_its_own_log(tmp_path: Path) -> None:
     assert exited is not None and exited.exit_code == 1
     assert exited.last_failure is not None and exited.last_failure.rank == 0
     assert exited.last_failure.text.startswith("ValueError: no such shard") and "ghp_" not in str(exited)
+    assert exited.last_failure.fields == {"raised_file": "<string>", "raised_line": "6", "raised_function": "<module>"}
 
 
 class Machine:

@@ -183,7 +183,8 @@ def test_job_of_slurm_is_asked_of_slurm() -> None:
 
 def failed_of(line: str, rank: int) -> LogEvent:
     """What a rank logged of an exception."""
-    return logs_of(["Traceback (most recent call last):", line], rank=rank).events[-1]
+    frame = '  File "/job/train.py", line 40, in step'
+    return logs_of(["Traceback (most recent call last):", frame, line], rank=rank).events[-1]
 
 
 def test_exception_that_a_rank_logged_before_it_ended() -> None:
@@ -196,6 +197,8 @@ def test_exception_that_a_rank_logged_before_it_ended() -> None:
     assert (finding.culprit_ranks, finding.cause, finding.certainty) == ((1,), Cause.EXCEPTION, Certainty.SUPPORTED)
     assert answer.headline.startswith("Died: first rank 1 exited with code 1: ValueError: loss is nan at step 3; ")
     assert finding.next_steps[0].text == "read the traceback at the end of train.log"
+    assert finding.where is not None and str(finding.where.user) == "step (/job/train.py:40)"
+    assert answer.action is not None and "fix what rank 1 raised at step (/job/train.py:40)" in answer.action.text
     killed = ended(2, of=4, signal=9, last_failure=failed_of("KeyError: 'step'", 2))
     (finding,) = of_dead(*exits[:1], ended(1, of=4, signal=15), killed, *exits[3:]).findings
     assert (finding.culprit_ranks, finding.cause) == ((2,), Cause.SIGNAL) and "KeyError" not in finding.summary
