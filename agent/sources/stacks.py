@@ -141,7 +141,8 @@ class StacksSource:
         seen = {pid for pid, identity in context.ranks.items() if is_same_job(identity, rank.identity)}
         seen |= {rank.stat.pid, *rank.children}
         while waiting and len(found) < _MOST_FOLLOWED:
-            pids = [holder.pid for each in waiting for end in each.awaits for holder in end.holders]
+            holders = [holder for each in waiting for end in each.awaits for holder in end.holders]
+            pids = [holder.pid for holder in sorted(holders, key=lambda holder: not holder.is_actor)]
             fresh = [pid for pid in dict.fromkeys(pids) if pid not in seen][: _MOST_FOLLOWED - len(found)]
             seen.update(fresh)
             looks = self._others(rank, fresh, context, deadline)

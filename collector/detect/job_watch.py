@@ -52,7 +52,7 @@ from collector.detect.phases import (
     phase_of,
 )
 from collector.detect.slowed import Slowed
-from collector.detect.triggers import exited, reason_to_look, serves_again, unanswered
+from collector.detect.triggers import exited, found_idle, reason_to_look, served, unanswered
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis, Finding
 from shared.answer.incidents import Incident, JobState
@@ -94,7 +94,7 @@ class JobWatch:
         before = self.view.attempt
         pause = self.view.take(host, digest, now, signs)
         asked, self._is_asked = self._is_asked, bool(unanswered(self.view, now))
-        self._next_ask = 0.0 if self._is_asked and not asked else self._next_ask  # it was found idle until now
+        self._next_ask = 0.0 if self._is_asked != asked else self._next_ask  # it was found idle, or stuck, until now
         if self.view.ranks:
             self._gone_since = None
             if self._end_seen_at is not None and now - self._end_seen_at > FLAP_SECONDS:
@@ -129,7 +129,7 @@ class JobWatch:
         again = "an incident is open" if is_due else ""
         if self._hang is not None:
             died = "" if self.view.ranks or self._hang.job_ended else exited(self.view, now)
-            return died or again
+            return died or served(self.view, self.last) or again
         suspected = self.suspected is not None and now - self.suspected.at <= SUSPICION_SECONDS
         hangs = reason_to_look(self.view, self.pauses, now) or ("it was found hung once" if suspected else "")
         return hangs or again or self._slowed.reason_to_look(self.view, now)
@@ -275,8 +275,8 @@ class JobWatch:
         if self.incident.is_slow:
             return "no rank makes the others wait any more" if self.incident.is_well else ""
         moved, living = self.view.gone_on(self.incident.stood, self.incident.at)
-        again = self.view.stood_since(now) is None or serves_again(self.view, self.last)
-        return "the job goes on" if self._lasts(2 * moved > living and again, now) else ""
+        goes_on = 2 * moved > living and self.view.stood_since(now) is None
+        return found_idle(self.last) or ("the job goes on" if self._lasts(goes_on, now) else "")
 
     def _over_though_ended(self, incident: OpenIncident, now: float) -> str:
         """Does it run again, according to what agents have reported since? One may not have told of the end yet."""

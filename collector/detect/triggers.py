@@ -19,7 +19,7 @@ from collector.detect.limits import (
 )
 from collector.detect.usual_pauses import UsualPauses
 from shared.answer.diagnosis import Diagnosis
-from shared.answer.words import Kind
+from shared.answer.words import Kind, Verdict
 from shared.plural import counted, either, ranks_with
 
 
@@ -69,10 +69,16 @@ def unanswered(view: JobView, now: float) -> str:
     return f"a request has been waiting for an answer for {now - since:.0f} s"
 
 
-def serves_again(view: JobView, last: Diagnosis | None) -> bool:
-    """Was it hung while requests waited, of which none waits any more? Its ranks need not move from then on."""
+def served(view: JobView, last: Diagnosis | None) -> str:
+    """Was it hung while requests waited, of which none waits any more? Clients may have given up as well."""
     kinds = [] if last is None else [finding.kind for finding in last.findings[:1]]
-    return kinds == [Kind.REQUESTS_UNANSWERED] and view.asked_since is None
+    return "no request waits any more" if kinds == [Kind.REQUESTS_UNANSWERED] and view.asked_since is None else ""
+
+
+def found_idle(last: Diagnosis | None) -> str:
+    """Has a look shown since that all of a server waits for work? What it was asked before it has answered then."""
+    idle = last is not None and last.verdict is Verdict.NOT_HUNG and last.state == "idle"
+    return "the server is idle again" if idle else ""
 
 
 def _still(view: JobView, pauses: UsualPauses, now: float) -> str:

@@ -1,10 +1,14 @@
 """What one process holds open: its sockets, pipes, files and the file systems they lie on."""
 
+import re
 from typing import Literal
 
 from pydantic import Field
 
 from shared.value import Value
+
+# ray::RewardModel.score, and not ray::DashboardAgent, ray::IDLE
+_ACTOR = re.compile(r"ray::\w+\.\w+")
 
 
 class Holder(Value):
@@ -15,6 +19,11 @@ class Holder(Value):
     command: str = Field(
         default="", description="Its command line, secrets redacted; of processes of the rank's own user alone."
     )
+
+    @property
+    def is_actor(self) -> bool:
+        """Is it an actor of Ray's that runs a method?"""
+        return _ACTOR.match(self.name) is not None
 
 
 EndKind = Literal["socket", "clients", "pipe", "fifo", "terminal", "child", "semaphore"]

@@ -8,7 +8,6 @@
 Who waits for other ranks, or for work from its own process, waits for none of these.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,8 +26,6 @@ from shared.wire.snapshot import Child, Fds, Identity, Process, RankSnapshot
 _MOST_HOPS = 8
 _WAKERS = frozenset("futex epoll_wait epoll_pwait epoll_pwait2".split())
 """Calls in which other threads wake a process, whose own connections are told beside what it watches itself."""
-# ray::RewardModel.score, and not ray::DashboardAgent, ray::IDLE
-_ACTOR = re.compile(r"ray::\w+\.\w+")
 _CHILD_WAITS = frozenset({"wait4", "waitid"})
 
 
@@ -182,7 +179,7 @@ class _Walk:
         strange = [at for at in ends if not all(self._is_ours(holder) for holder in at.holders) or self._is_far(at)]
         found = ends if len(ends) == 1 else strange
         if asks and len(found) > 1:  # Ray's own processes are connected to every worker
-            found = [at for at in found if any(_ACTOR.match(holder.name) for holder in at.holders)]
+            found = [at for at in found if any(holder.is_actor for holder in at.holders)]
         return found[0] if len(found) == 1 else None
 
     def _is_ours(self, holder: Holder) -> bool:

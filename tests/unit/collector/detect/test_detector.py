@@ -305,17 +305,19 @@ def test_requests_that_wait_are_no_pause_of_ranks() -> None:
     assert one.asked(after=6.0) and one.answer(hung(kind=Kind.REQUESTS_UNANSWERED, lasted=32.0)) is not None
 
 
-def test_a_server_that_has_answered_is_not_stuck_though_nobody_asks_it_more() -> None:
-    """Its ranks have gone on, and then have nothing to do. A client that has given up shows nothing."""
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_server_that_has_answered_is_not_stuck_though_nobody_asks_it_more(answered: bool) -> None:
+    """A look shows it, as soon as no request waits. That a client has given up shows nothing."""
     one = Watching()
     one.tell(digest([26.0] * 4, unanswered=25.0))
     assert one.asked() and one.answer(hung(kind=Kind.REQUESTS_UNANSWERED, lasted=25.0)) is None
     assert one.asked(after=6.0) and one.answer(hung(kind=Kind.REQUESTS_UNANSWERED, lasted=32.0)) is not None
     one.opens()
     one.tell(digest([46.0] * 4), after=20.0)
-    assert one.over() == "" and one.over(after=11.0) == ""
-    one.tell(digest([3.0] * 4), after=2.0)
-    assert one.over() == "" and one.over(after=11.0) == "the job goes on"
+    assert one.asked() == "no request waits any more"
+    assert one.answer(well(state="idle") if answered else well(Verdict.CANNOT_TELL)) is None
+    assert one.over() == ("the server is idle again" if answered else "")
+    assert answered or one.asked(after=60.0) == ""
 
 
 def test_how_long_an_idle_server_is_asked_nothing_is_not_learnt() -> None:

@@ -156,3 +156,19 @@ def test_whoever_is_waited_for_is_looked_at_and_known_by_its_job() -> None:
             assert isinstance(found.stacks, Stacks) and found.stacks.main is not None
             assert found.stacks.stack(found.stacks.main)[-1].function == "score"
             assert followed(rank, {service.pid: rank.identity}) == ()
+
+
+def test_an_actor_of_rays_is_called_by_its_class_and_method(tmp_path: Path) -> None:
+    """The kernel's name of a process has 15 bytes of that."""
+    title = "ray::RewardModel.score"
+    (tmp_path / title).symlink_to("/bin/sleep")
+    ours, theirs = os.pipe()
+    with (
+        subprocess.Popen([title, "600"], executable=tmp_path / title, pass_fds=[theirs]) as actor,
+        waiting(f"{READY}os.read(0, 1)\n", where="pipe_read", stdin=ours) as process,
+    ):
+        os.close(theirs)
+        (end,) = awaited(process.pid)
+        assert [(holder.pid, holder.name) for holder in end.holders] == [(actor.pid, title)]
+        actor.kill()
+    os.close(ours)

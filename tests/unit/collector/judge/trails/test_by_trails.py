@@ -266,6 +266,19 @@ def test_what_other_threads_watch_is_awaited_by_who_calls_by_grpc(
     assert blamed(with_rank(looks, 2, stacks=stacks))[:2] == (Verdict.HUNG, named)
 
 
+def test_of_all_that_an_actor_is_connected_to_the_actor_at_work_is_awaited() -> None:
+    """By its title: Ray's own processes have connections to every worker."""
+    actor, agent = (
+        OtherEnd(kind="socket", fd=fd, name=f"10.0.0.7:{fd}", holders=(Holder(pid=SERVICE + fd, name=name),))
+        for fd, name in ((1, "ray::RewardModel.score"), (2, "ray::DashboardAgent"))
+    )
+    looks = waiting({2: {**at("socket", call="futex"), "awaits": (agent, actor)}}, [other(SERVICE + 1, HANDLER)])
+    frames = (*AWAY.frames, Frame("get_objects", "/env/site-packages/ray/_private/worker.py", 1007))
+    stacks = Stacks(pid=pid_of(2), frames=frames, threads=(Thread(tid=pid_of(2), frames=tuple(range(len(frames)))),))
+    verdict, named, said = blamed(with_rank(looks, 2, stacks=stacks))
+    assert (verdict, named) == (Verdict.HUNG, ()) and "pid 701 (ray::RewardModel.score)" in said
+
+
 def test_what_no_other_process_has_nobody_releases() -> None:
     """A semaphore of processes that have ended: no time heals that, and the rank is named."""
     shared = OfProcesses(kind="semaphore", memory="00:1a 7", lone=True)
