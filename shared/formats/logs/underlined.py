@@ -9,7 +9,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from shared.formats.logs.general_voice import form_of
 from shared.packs import read_pack
@@ -50,8 +50,13 @@ def troubles(line: str) -> dict[str, int]:
     return {says: match.start() for says, match in found if match is not None}
 
 
-def underlined(lines: Sequence[str], numbers: Sequence[int], writers: Mapping[int, str]) -> list[tuple[int, ...]]:
-    """Return the lines that tell most, of those of these numbers, each with what belongs to it."""
+def underlined(
+    lines: Sequence[str], numbers: Sequence[int], writers: Mapping[int, str], headed: Collection[int] = ()
+) -> list[tuple[int, ...]]:
+    """Return the lines that tell most, of those of these numbers, each with what belongs to it.
+
+    `headed`: those before which stood a time, or the like.
+    """
     forms: dict[str, list[int]] = defaultdict(list)
     for number in sorted({*numbers} - source_lines(lines, numbers)):
         forms[form_of(lines[number])].append(number)
@@ -66,7 +71,7 @@ def underlined(lines: Sequence[str], numbers: Sequence[int], writers: Mapping[in
         known = {number for block in told.values() for number in block}
         of_each = {writers[number]: number for number in reversed(forms[form])}.values()
         new = [number for number in of_each if number not in known][:_MOST_OF_A_FORM]
-        told |= {number: with_what_belongs(lines, number, writers) for number in new}
+        told |= {number: with_what_belongs(lines, number, writers, headed) for number in new}
         left -= bool(new)
         if left == 0:
             break
@@ -78,7 +83,9 @@ def _cost(of_form: Sequence[int], lines: int) -> float:
     return math.log2(len(of_form)) / 2 + min(_FARTHEST, math.log2(1 + (lines - of_form[-1]) / _NEAR_END) * 0.75)
 
 
-def with_what_belongs(lines: Sequence[str], number: int, writers: Mapping[int, str]) -> tuple[int, ...]:
+def with_what_belongs(
+    lines: Sequence[str], number: int, writers: Mapping[int, str], headed: Collection[int] = ()
+) -> tuple[int, ...]:
     """3. A line and those right below it that tell more of the same: who it was, or what stands below its heading."""
     block = [number]
     for below in range(number + 1, min(number + 1 + _LOOKED_BELOW, len(lines))):
@@ -87,7 +94,7 @@ def with_what_belongs(lines: Sequence[str], number: int, writers: Mapping[int, s
             continue
         heads = above.endswith(":")
         follows = not line[0].isalnum() or goes_on_in(above, line)
-        another = _BEGINS.match(line) is not None or form_of(line) == form_of(lines[number])
+        another = below in headed or _BEGINS.match(line) is not None or form_of(line) == form_of(lines[number])
         same = writers.get(below) == writers[number] and (heads or (follows and not another))
         if len(block) > _MOST_BELOW or not same:
             break

@@ -38,6 +38,10 @@ class ReadLog(NamedTuple):
     owned: bool
     """Is it the file of one rank? He is who calls himself nothing."""
 
+    def headed(self) -> frozenset[int]:
+        """The lines before which stood more than before most: a time, where others have none."""
+        return frozenset(number for number, head in enumerate(self.heads) if head.strip(" \t>|"))
+
     def writer(self, number: int) -> str:
         """Equal for the lines of one process, and for all that do not say whose they are."""
         line = self.lines[number]
@@ -52,8 +56,9 @@ def with_voices(found: Sequence[Found], log: ReadLog) -> list[Found]:
     looked = {*log.telling[:MOST_LAST], *range(max(0, len(log.lines) - MOST_LAST), len(log.lines))}
     numbers = [number for number in sorted(looked | told) if any(map(str.isalpha, log.lines[number]))]
     writers = {number: log.writer(number) for number in numbers}
-    found = [_with_its_block(each, log, writers) if each[0] in looked else each for each in found]
-    best = underlined(log.lines, [number for number in numbers if number not in told], writers)
+    headed = log.headed()
+    found = [_with_its_block(each, log, writers, headed) if each[0] in looked else each for each in found]
+    best = underlined(log.lines, [n for n in numbers if n not in told], writers, headed)
     for block in best:
         kind = EventKind.SAYS_WAIT if troubles(log.lines[block[0]]).keys() == {"waits"} else EventKind.SAYS_ERROR
         found.append((block[0], kind, _together(log, block), {}))
@@ -82,12 +87,12 @@ def _with_duration(found: Found, said: Mapping[int, Found]) -> Found:
     return number, kind, line, {**said[number][3], **fields}
 
 
-def _with_its_block(found: Found, log: ReadLog, writers: Mapping[int, str]) -> Found:
+def _with_its_block(found: Found, log: ReadLog, writers: Mapping[int, str], headed: frozenset[int]) -> Found:
     """Of an exception what stands below it, too: its message may have many lines."""
     number, kind, _, fields = found
     if kind is not EventKind.EXCEPTION:
         return found
-    return number, kind, _together(log, with_what_belongs(log.lines, number, writers)), fields
+    return number, kind, _together(log, with_what_belongs(log.lines, number, writers, headed)), fields
 
 
 def _last_words(told: set[int], numbers: Sequence[int], writers: Mapping[int, str], log: ReadLog) -> list[Found]:
@@ -98,7 +103,7 @@ def _last_words(told: set[int], numbers: Sequence[int], writers: Mapping[int, st
         if number in told or not told or rank_of_line(log.lines[number]) is not None:
             own["" if log.owned else writers[number]].append(number)
     silent = [of_one for of_one in own.values() if told.isdisjoint(of_one)]
-    end = [mine[-_END:]] if mine and mine[-1] not in told else []
+    end = [[number for number in mine[-_END:] if number not in told]] if mine and mine[-1] not in told else []
     stops = sorted({last_word(log.lines, of_one) for of_one in (*silent, *end)})
     return [(stop[0], EventKind.LAST_LINE, _together(log, stop), {}) for stop in stops]
 

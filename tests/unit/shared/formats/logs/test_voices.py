@@ -38,6 +38,11 @@ def _told(lines: list[str]) -> list[str]:
             ["lost a daemon of ours: / ours   : on node b1 / theirs : on node b4"],
         ),
         (["the engine died", "2026-11-21 step 3 failed"], ["the engine died", "2026-11-21 step 3 failed"]),
+        # … and what has a time of its own does not
+        (
+            [f"2026-11-21T09:10:1{n},000Z {text}" for n, text in enumerate(["up", "- peer died", "- peer lost it"])],
+            ["2026-11-21T09:10:11,000Z - peer died", "2026-11-21T09:10:12,000Z - peer lost it"],
+        ),
         # once of each who says it
         (
             [f"(Shard pid={pid}) peer refused, try {n}" for pid in (41, 42) for n in (1, 2)],
@@ -84,7 +89,8 @@ def _stops(lines: list[str], rank: int | None = None) -> list[int]:
     ("lines", "rank", "stops"),
     [
         (["loading", "step 1", "", "=====  ---"], None, [1]),
-        (["loading shard 3 failed", "next", "step 1"], None, [0]),  # a trouble right above
+        (["loading shard 3 failed", "next", "step 1"], None, [2]),  # what is told already is not its end
+        (["INFO no route to it", "next", "step 1"], None, [0]),  # a trouble right above
         (["loading shard 3 failed", *["step"] * 10], None, [10]),  # … and one that is long over
         (["up", "rdzv_configs: {'timeout': 900}", "joining"], None, [2]),  # a setting is no trouble
         (["Running: 1 reqs", 'INFO: 10.1.2.3:591 - "GET /metrics HTTP/1.1" 200 OK'], None, [0]),
