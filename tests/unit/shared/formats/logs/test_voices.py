@@ -12,6 +12,11 @@ from shared.packs import read_tables
 from shared.wire.log_events import VOICES, EventKind
 
 WORDS = read_tables(module.__file__, "underlined.toml")["words"]
+AT_A_LIMIT = (
+    "slurmstepd: error: *** STEP 4242.0 ON gpu-7 CANCELLED AT 2026-11-21T09:10:11 DUE TO TIME LIMIT ***",
+    "TERM_RUNLIMIT: job killed after reaching LSF run time limit.",
+    "=>> PBS: job killed: walltime 3642 exceeded limit 3600",
+)
 CALM = [f"2026-11-21 09:10:{n % 60:02},123 - trainer - INFO - step {n} loss {1 / (n + 1):.3f}" for n in range(600)]
 
 
@@ -30,6 +35,7 @@ def _told(lines: list[str]) -> list[str]:
     ("lines", "told"),
     [
         (CALM, []),
+        *(([*CALM, end], [end]) for end in AT_A_LIMIT),
         (["trainer INFO - done, 0 errors", "Namespace(timeout=600, wait=30, retry=3)", "loading /data/ERROR/a"], []),
         ([*CALM, "mesh: peer node7: no reply"], ["mesh: peer node7: no reply"]),
         # who it was stands below, and belongs to it
