@@ -267,10 +267,9 @@ class Incidents:
             "times_seen": known.times_seen + len(new),
             "diagnoses": together,
         }
-        if not known.is_live:  # since then it has gone on, or another run has come
-            set_now |= {"still_since": found.still_since, "times_out_at": found.times_out_at}
         if known.died or not found.died:
-            set_now |= {name: getattr(found, name) for name in _OF_THE_FAULT}
+            names = _OF_THE_FAULT if known.is_live else (*_OF_THE_FAULT, "still_since", "times_out_at")
+            set_now |= {name: getattr(found, name) for name in names}
             self._at_hosts(connection, known.id, found.hosts)
         note = found.headline if found.kind is not known.kind else ""
         change = IncidentChange(at=time_of(now_ms), kind=kind, note=note, diagnosis=_newest(diagnoses))
