@@ -19,7 +19,7 @@ _BY_CAUSE: dict[Cause, frozenset[Act]] = {
     **dict.fromkeys((Cause.USER_CODE, Cause.EXCEPTION, Cause.TEARDOWN, Cause.GIL, Cause.OOM), frozenset({_FIX})),
     **dict.fromkeys((Cause.DATALOADER, Cause.DEBUGGER), frozenset({_FIX, _FREE})),
     **dict.fromkeys((Cause.FILESYSTEM, Cause.CHECKPOINT, Cause.IMPORT), frozenset({_FREE, _FIX})),
-    Cause.PIPE_BLOCKED: frozenset({_FREE}),
+    Cause.PIPE_BLOCKED: frozenset({_FREE, _FIX}),  # where a rank has both ends, nobody outside can let it go
     Cause.COMPILE: frozenset({_FREE, Act.WAIT}),
     Cause.SIGNAL: frozenset({_RESTART, _FREE}),
     Cause.CANCELLED: frozenset({Act.NOTHING}),
