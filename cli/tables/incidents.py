@@ -69,7 +69,8 @@ def event_line(event: IncidentEvent, collector: str | None = None) -> str:
     lines = ["  ".join((event.at, f"{event.kind.replace('_', ' ')}{_why(event)}", f"{incident.job}{owner}", what))]
     if incident.is_live:
         link = f"{collector.rstrip('/')}/incidents/{incident.id}" if collector else _look_at(incident.job)
-        lines += [*_act(incident), *([f"  see  {link}"] if link else [])]
+        acts = [] if event.kind is IncidentChangeKind.RELEASED else _act(incident)  # its own job is gone
+        lines += [*acts, *([f"  see  {link}"] if link else [])]
     return "".join(f"{printable(line)}\n" for line in lines)
 
 

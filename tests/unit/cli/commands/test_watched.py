@@ -133,6 +133,8 @@ def test_watching_begins_with_what_is_open(collector: str) -> None:
     over = known.model_copy(update={"state": IncidentState.RESOLVED, "history": (died,)})
     line = event_line(IncidentEvent(id=2, at=died.at, kind=died.kind, incident=over))
     assert "  resolved (the job has died)  demo of " in line and line.count("\n") == 1
+    left = event_line(IncidentEvent(id=3, at=died.at, kind=IncidentChangeKind.RELEASED, incident=known))
+    assert "kill" not in left and "see  unhang" in left  # other jobs are held still
 
 
 def test_needs_a_collector() -> None:
