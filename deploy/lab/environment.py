@@ -35,6 +35,10 @@ class NoLab(Exception):
     """There can be no such environment here; the text says why."""
 
 
+class NoVersion(NoLab):
+    """Pip does not give this version here."""
+
+
 class Environment(NamedTuple):
     """Where one is."""
 
@@ -103,7 +107,10 @@ def _install(version: str, made: Environment) -> None:
     try:
         _run("venv", "--without-pip", str(made.folder))
         _run("pip", *install, *_BESIDE)
-        _run("pip", *install, "--no-deps", "--find-links", str(LAB / "wheels"), f"torch==={version}")
+        try:
+            _run("pip", *install, "--no-deps", "--find-links", str(LAB / "wheels"), f"torch==={version}")
+        except NoLab as error:
+            raise NoVersion(str(error)) from error
         _forget_nvidia(next(made.site.glob("torch-*.dist-info/METADATA")))
         (made.folder / "complete").touch()
     except BaseException:  # an interrupt, too: what is half installed is of no use

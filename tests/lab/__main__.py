@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.lab.environment import NEWEST, Environment, NoLab, make
+from deploy.lab.environment import NEWEST, OF_FRAMEWORKS, Environment, NoLab, NoVersion, make
 from deploy.layouts.wheels import Installed
 from shared.rank_sets import fold
 from tests.lab.forks import Forks
@@ -59,9 +59,10 @@ def _version(version: str, chosen: argparse.Namespace) -> int:
     """Run what was chosen with one PyTorch, print it, and return how much was wrong."""
     wrong = 0
     try:
-        environment = make(version, chosen.nccl)
+        environment = _made(version, chosen)
     except NoLab as error:
         sys.exit(f"lab: {error}")
+    version = environment.folder.name
     print(f"\nPyTorch {version}", flush=True)
     if chosen.alarms:
         from tests.lab import alarms  # with services, which need more than the rest of the lab
@@ -86,6 +87,17 @@ def _version(version: str, chosen: argparse.Namespace) -> int:
     if chosen.write:
         merge("makers/nccl.md", "scenario", {name: {version: outcome} for name, outcome in told.items()})
     return wrong + sum(outcome == "wrong" for outcome in told.values())
+
+
+def _made(version: str, chosen: argparse.Namespace) -> Environment:
+    """Make its environment; where nobody has asked for a version and pip does not give the newest, that of another."""
+    try:
+        return make(version, chosen.nccl)
+    except NoVersion as error:
+        if chosen.versions:
+            raise
+        print(f"lab: {error}\nlab: {OF_FRAMEWORKS} in its place", file=sys.stderr, flush=True)
+        return make(OF_FRAMEWORKS, chosen.nccl)
 
 
 def _run(scenario: Scenario, environment: Environment, forks: Forks, number: str) -> str:
