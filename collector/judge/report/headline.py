@@ -136,5 +136,7 @@ def _waiting(reading: Interpretation, observations: Observations) -> str:
     silent = all(observations.roster.ranks[rank].presence is Presence.UNREACHABLE for rank in reading.waited_for)
     at = f" on {on_silent_nodes(reading.waited_for, observations.roster)}" if silent else ""
     owed = next((each for each in observations.seen(reading.waited_for) if each.is_owed), None)
-    does = "" if owed is None else f", which is {owed.label}{'' if owed.user is None else f' at {place(owed.user)}'}"
-    return f"others have waited for {reading.stall:.1f} s for {who}{at}{does}{rhythm}"
+    if owed is not None:
+        where = "" if owed.user is None else f" at {place(owed.user)}"
+        return f"others have waited for {reading.stall:.1f} s for {who}, which is {owed.label}{where}{rhythm}"
+    return f"others have waited for {who}{at} for {reading.stall:.1f} s{rhythm}"
