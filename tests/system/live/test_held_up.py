@@ -20,7 +20,7 @@ def waiting_for(what: str, directory: Path, container: int) -> Job:
     ("what", "means", "told"),
     [
         ("back_off", "sleep", "at back_off"),
-        ("tokenize", "cpu", "of a CPU at tokenize"),
+        ("tokenize", "cpu", "at tokenize"),
         ("write_file", "file", "shard-"),
         ("download", "connection", "from 127.0.0.1:"),
         ("compress_in_child", "child", "(gzip)"),

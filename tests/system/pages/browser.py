@@ -111,8 +111,8 @@ class Browser:
 
     def violations(self) -> list[str]:
         """Return what axe-core finds wrong with the page as it is."""
-        self.driver.execute_script(axe_core())
-        found = self.driver.execute_async_script("axe.run().then(arguments[0])")["violations"]
+        script = f"{axe_core()}\naxe.run().then(arguments[0])"  # in one: the page may load itself again in between
+        found = self.driver.execute_async_script(script)["violations"]
         return [f"{each['id']}: {[node['html'][:160] for node in each['nodes'][:3]]}" for each in found]
 
 
