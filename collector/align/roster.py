@@ -1,5 +1,6 @@
 """Every rank of an attempt, and what has become of its process: the values that the other steps read."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ class Presence(StrEnum):
     """Known from files only; whether it runs is not known."""
 
 
+_LINE = re.compile(r"[0-9]{1,7}")
 _FATAL = frozenset({EventKind.EXCEPTION, EventKind.OUT_OF_MEMORY})
 GONE = frozenset({Presence.EXITED, Presence.UNREACHABLE, Presence.ABSENT, Presence.LEFT_OUT, Presence.UNSEEN})
 """Presences of which nobody can say where the rank is now."""
@@ -51,6 +53,13 @@ HELD = frozenset({Presence.STOPPED, Presence.FROZEN})
 
 UNKNOWN = frozenset({Presence.UNREACHABLE, Presence.UNSEEN})
 """Presences of ranks that may be at work, or wait like everybody else."""
+
+
+def place_raised(failure: LogEvent | None) -> Place | None:
+    """Return the user's line from which an exception came, where its traceback shows one."""
+    fields = {} if failure is None else failure.fields
+    file, function, line = (fields.get(f"raised_{name}", "") for name in ("file", "function", "line"))
+    return Place(function=function, file=file, line=int(line)) if file and _LINE.fullmatch(line) else None
 
 
 @dataclass(frozen=True)
@@ -135,17 +144,17 @@ class RankView:
     @property
     def exception(self) -> str | None:
         """The last exception or out-of-memory line that the rank itself logged, if any."""
-        return next((event.text for event in reversed(self.logged) if event.kind in _FATAL), None)
+        return None if self._last_fatal is None else self._last_fatal.text
 
     @property
     def raised_at(self) -> Place | None:
-        """The user's line from which that came, where its traceback shows one."""
-        ended = () if self.exited is None or self.exited.last_failure is None else (self.exited.last_failure,)
-        told = (event.fields for event in (*ended, *reversed(self.logged)) if event.kind in _FATAL)
-        last: Mapping[str, str] = next(told, {})
-        if "raised_file" not in last:
-            return None
-        return Place(function=last["raised_function"], file=last["raised_file"], line=int(last["raised_line"]))
+        """The user's line from which that came, or what its agent read of its end."""
+        ended = None if self.exited is None else self.exited.last_failure
+        return place_raised(ended or self._last_fatal)
+
+    @property
+    def _last_fatal(self) -> LogEvent | None:
+        return next((event for event in reversed(self.logged) if event.kind in _FATAL), None)
 
     def _newest_first(self, source: str) -> Iterable[object]:
         return (getattr(look, source) for look in reversed(self.looks))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collector.align.roster import Roster
-from collector.align.stacks.activity import Activity, activity_of_thread
+from collector.align.stacks.activity import Activity, activity_of_thread, other_activities
 from collector.align.stacks.tables.row_types import Doing, Told
 from collector.align.wait_states import MAY_WAIT, shown_state
 from shared.wire.kernel_events import KernelEvent, KernelEvents
@@ -48,7 +48,7 @@ def _telling(stacks: Stacks) -> Activity:
     main = activity_of_thread(stacks, stacks.main)
     if (main.doing is Doing.OUTSIDE and main.told not in _SAYS_NOTHING) or shown_state(main) in MAY_WAIT:
         return main
-    others = [activity_of_thread(stacks, thread) for thread in stacks.threads if thread is not stacks.main]
+    others = list(other_activities(stacks))
     first = main if stacks.main is not None or not others else others[0]
     return next((seen for seen in others if shown_state(seen) in MAY_WAIT), first)
 

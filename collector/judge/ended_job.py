@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collector.align.observations import Observations
-from collector.align.roster import RankView, Roster
+from collector.align.roster import RankView, Roster, place_raised
 from collector.align.thresholds import ENDED_WAITING_SECONDS
 from collector.judge.certainty import Support, how_sure
 from collector.judge.ended_first import Endings, endings_of, how_they_ended, stood_seconds, was_in
@@ -78,7 +78,7 @@ def _finding(endings: Endings, observations: Observations) -> Finding:
     return finding_of(fault, observations, evidence=evidence).model_copy(
         update={
             "ended": fold(rest or ended),
-            "where": _where(first[0], ended, observations) if first else None,
+            "where": _where(first[0], endings) if first else None,
             "group": told[0].group if told else None,
             "sequence": told[0].sequence if told else None,
             "lasted_seconds": None if stood is None else round(stood, 1),
@@ -88,9 +88,9 @@ def _finding(endings: Endings, observations: Observations) -> Finding:
     )
 
 
-def _where(rank: int, ended: Mapping[int, Exited], observations: Observations) -> Where:
-    """Where what ended it came from, if its traceback shows that, and how it ended."""
-    return Where(user=observations.roster.ranks[rank].raised_at, process=in_words(ended[rank]))
+def _where(rank: int, endings: Endings) -> Where:
+    """Where the failure that ended it came from, if its traceback shows that, and how it ended."""
+    return Where(user=place_raised(endings.failures.get(rank)), process=in_words(endings.of[rank]))
 
 
 def _hung(fault: Fault, endings: Endings, observations: Observations) -> Finding:

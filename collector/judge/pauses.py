@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from collector.align.observations import Observations
 from collector.align.progress import Motion
 from collector.align.roster import HELD, Presence
-from collector.align.stacks.other_threads import other_threads
+from collector.align.stacks.activity import other_activities
 from collector.align.stacks.phases import ALLOWED_SECONDS, WORK_BY_CAUSE, Phase, phase_of_stack
 from collector.align.work.trails import is_stuck
 from collector.align.work.values import Work
@@ -232,7 +232,7 @@ def _may_be_sent(rank: int, observations: Observations) -> bool:
         return False
     ends = () if view.process is None else view.process.awaits
     return any(observations.leads_out(rank, at) for at in ends) or any(
-        each.cause is Cause.NETWORK for each in other_threads(view)
+        each.cause is Cause.NETWORK for each in other_activities(view.stacks)
     )
 
 

@@ -1,6 +1,6 @@
 """Step 8 of the verdict: where a rank is now, and why, from its stacks, its kernel state and its children."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -115,6 +115,12 @@ def waits_for_thread(seen: Activity) -> bool:
 def activity_of_thread(stacks: Stacks, thread: Thread | None) -> Activity:
     """Return what any one thread is doing, by its Python frames alone."""
     return _at_home(_thread_activity(stacks, thread, None))
+
+
+def other_activities(stacks: Stacks | None) -> Iterator[Activity]:
+    """Iterate over what those threads of a process do that are not its main one."""
+    if stacks is not None:
+        yield from (activity_of_thread(stacks, thread) for thread in stacks.threads if thread is not stacks.main)
 
 
 def _called(seen: Activity) -> tuple[Frame, ...]:
@@ -239,11 +245,9 @@ def _held_by_kernel(seen: Activity) -> Activity:
 
 def _with_servers(seen: Activity, view: RankView) -> Activity:
     """A process whose main thread waits for a signal may serve by its others: these wait for clients, or for work."""
-    stacks = view.stacks
-    if WaitsOn.SIGNAL not in seen.waits_on or stacks is None or view.apart is not None:
+    if WaitsOn.SIGNAL not in seen.waits_on or view.apart is not None:
         return seen
-    others = (activity_of_thread(stacks, thread) for thread in stacks.threads if thread is not stacks.main)
-    return replace(seen, may_be_idle=True) if any(other.may_be_idle for other in others) else seen
+    return replace(seen, may_be_idle=True) if any(each.may_be_idle for each in other_activities(view.stacks)) else seen
 
 
 def _with_own_pipe(seen: Activity, view: RankView) -> Activity:

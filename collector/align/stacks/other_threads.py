@@ -13,10 +13,10 @@ has not come yet is not known as a rank.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from collector.align.roster import RankView
-from collector.align.stacks.activity import Activity, activity_of_thread, blocked_children, place
+from collector.align.stacks.activity import Activity, blocked_children, other_activities, place
 from collector.align.stacks.tables.row_types import Doing, WaitsOn
 from shared.answer.diagnosis import StackEvidence
 
@@ -27,21 +27,13 @@ _FUTURES = re.compile(r"(^|/)concurrent/futures/_base\.py$")
 _POOL = re.compile(r"(^|/)concurrent/futures/thread\.py$")
 
 
-def other_threads(view: RankView) -> Iterator[Activity]:
-    """Iterate over what the threads of a rank do that are not its main one."""
-    stacks = view.stacks
-    for thread in () if stacks is None else stacks.threads:
-        if stacks is not None and thread is not stacks.main:
-            yield activity_of_thread(stacks, thread)
-
-
 def threads_it_may_wait_for(view: RankView, seen: Activity) -> tuple[Activity, ...]:
     """Return what those threads of a rank do that its main thread may wait for, by name; none where it does not."""
     stacks = view.stacks
     waits = seen.doing is Doing.OUTSIDE and not seen.waits_on.isdisjoint((WaitsOn.OWN_THREAD, WaitsOn.LOCK))
     if stacks is None or stacks.main is None or not waits or seen.frames != stacks.stack(stacks.main):  # 1
         return ()
-    found = [each for each in other_threads(view) if each.user is not None and not each.may_be_idle]  # 2
+    found = [each for each in other_activities(stacks) if each.user is not None and not each.may_be_idle]  # 2
     if any(_FUTURES.search(frame.file) for frame in seen.frames):  # 3
         found = [each for each in found if any(_POOL.search(frame.file) for frame in each.frames)] or found
     ends = _named(seen)  # 4

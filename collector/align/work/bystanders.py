@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from collector.align.roster import Presence, RankView
-from collector.align.stacks.activity import Activity, activity_of
-from collector.align.stacks.other_threads import other_threads
+from collector.align.stacks.activity import Activity, activity_of, other_activities
 from collector.align.stacks.process_text import is_held, is_stopped
 from collector.align.stacks.tables.row_types import WaitsOn
 from collector.align.thresholds import MOMENT_SECONDS
@@ -80,7 +79,11 @@ def bystander(view: RankView, child: Child, those: _Those) -> Bystander:
 def _that_serves(own: RankView, main: Activity) -> Activity:
     """Return what the one thread in user code does, where the main one waits for it, or for work."""
     home = main.may_be_idle or WaitsOn.OWN_THREAD in main.waits_on
-    served = [each for each in other_threads(own) if each.user is not None and not each.may_be_idle] if home else []
+    served = (
+        [each for each in other_activities(own.stacks) if each.user is not None and not each.may_be_idle]
+        if home
+        else []
+    )
     return replace(served[0], process=main.process) if len(served) == 1 else main
 
 

@@ -202,6 +202,10 @@ def test_exception_that_a_rank_logged_before_it_ended() -> None:
     killed = ended(2, of=4, signal=9, last_failure=failed_of("KeyError: 'step'", 2))
     (finding,) = of_dead(*exits[:1], ended(1, of=4, signal=15), killed, *exits[3:]).findings
     assert (finding.culprit_ranks, finding.cause) == ((2,), Cause.SIGNAL) and "KeyError" not in finding.summary
+    assert finding.where is not None and finding.where.user is None
+    line = failed_of(said[1], 1).model_copy(update={"fields": {"raised_file": "a.py", "raised_line": "-"}})
+    (finding,) = of_dead(exits[0], ended(1, of=4, exit_code=1, last_failure=line), *exits[2:]).findings
+    assert finding.where is not None and finding.where.user is None
 
 
 def test_exception_that_was_seen_in_an_earlier_look() -> None:
